@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The kernel as rzram sees it: unsafe inside, safe outside.
+//!
+//! One line a wrapper: its C partner, and why the `kernel` crate does not do.
+
+// Atomics: `atomic64_*`, `READ_ONCE`. The crate's have no and/or, and pure files need a facade.
+pub(crate) mod atomic;
+// Incoming requests: `struct bio`. The crate knows requests of a queue only.
+pub(crate) mod bio;
+// Bit locks: `bit_spin_lock`, `wait_on_bit_lock`. Inline in C; the crate has none.
+pub(crate) mod bitlock;
+// Memory that may change while it is read. A Rust slice would promise that it does not.
+pub(crate) mod bytes;
+// The control class in sysfs: `class_register`. The crate has none.
+pub(crate) mod class;
+// CPU hotplug instances: `cpuhp_state_add_instance`. The crate has none.
+pub(crate) mod cpuhp;
+// Files for people who debug: `debugfs_create_file`. Thin over the crate.
+pub(crate) mod debugfs;
+// A disk's callbacks and claim: `struct block_device_operations`. The crate's are request-based.
+pub(crate) mod disk;
+// Declarations that `kernel::bindings` does not carry, generated from our own header.
+pub(crate) mod ffi;
+// A disk from creation to removal: `struct gendisk`. The crate's has no attributes and no claim.
+pub(crate) mod gendisk;
+// Allocation policies: `gfp_t`. The crate's flags cannot be composed freely.
+pub(crate) mod gfp;
+// Numbers: page and sector sizes, casts that lose nothing.
+pub(crate) mod num;
+// Boxes published by a pointer: `smp_store_release`. The crate's `SetOnce` keeps values in place.
+pub(crate) mod once;
+// Pages and buffers: `alloc_pages_node`, `split_page`, `kvmalloc`. The crate has order 0, no node.
+pub(crate) mod page;
+// Module parameters: `module_param`. The crate's are invisible, constant, and never strings.
+pub(crate) mod params;
+// Per-CPU memory: `alloc_percpu`, `this_cpu_add`. The crate has none.
+pub(crate) mod percpu;
+// Sections without preemption: `preempt_disable`. Inline in C; the crate has none.
+pub(crate) mod preempt;
+// Read-write semaphores: `struct rw_semaphore`. The crate has none.
+pub(crate) mod rwsem;
+// Attribute tables: `struct device_attribute`. The crate has none.
+pub(crate) mod sysfs;
