@@ -14,6 +14,8 @@ pub(crate) mod bitlock;
 pub(crate) mod bytes;
 // The control class in sysfs: `class_register`. The crate has none.
 pub(crate) mod class;
+// Clocks: `ktime_get`, `ktime_get_coarse_with_offset`. The crate has no coarse clock.
+pub(crate) mod clock;
 // CPU hotplug instances: `cpuhp_state_add_instance`. The crate has none.
 pub(crate) mod cpuhp;
 // Files for people who debug: `debugfs_create_file`. Thin over the crate.
@@ -26,10 +28,14 @@ pub(crate) mod ffi;
 pub(crate) mod gendisk;
 // Allocation policies: `gfp_t`. The crate's flags cannot be composed freely.
 pub(crate) mod gfp;
+// Lock-free lists: `struct llist_head`. Inline in C; the crate has none.
+pub(crate) mod llist;
 // Numbers: page and sector sizes, casts that lose nothing.
 pub(crate) mod num;
 // Boxes published by a pointer: `smp_store_release`. The crate's `SetOnce` keeps values in place.
 pub(crate) mod once;
+// Out-of-memory notifiers: `register_oom_notifier`. The crate has none.
+pub(crate) mod oom;
 // Pages and buffers: `alloc_pages_node`, `split_page`, `kvmalloc`. The crate has order 0, no node.
 pub(crate) mod page;
 // Module parameters: `module_param`. The crate's are invisible, constant, and never strings.
@@ -40,5 +46,11 @@ pub(crate) mod percpu;
 pub(crate) mod preempt;
 // Read-write semaphores: `struct rw_semaphore`. The crate has none.
 pub(crate) mod rwsem;
+// Shrinkers: `struct shrinker`. The crate has none.
+pub(crate) mod shrinker;
 // Attribute tables: `struct device_attribute`. The crate has none.
 pub(crate) mod sysfs;
+// Wait queues: `wait_event_exclusive`, `wake_up`. The crate's `CondVar` wants a lock of the crate.
+pub(crate) mod waitq;
+// Workqueues and items: `alloc_workqueue`, `queue_work`. The crate's items own their object.
+pub(crate) mod work;
