@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! zstd. Levels -131072 to 22, 3 if none is given; a dictionary of any size.
+//!
+//! Contexts live in workspaces whose size the library names beforehand, with a dictionary or
+//! without: a context in a fixed workspace cannot allocate, so no page ever does. A dictionary is
+//! digested once for each direction, by reference to its bytes; only that uses the allocator hook.
+//!
+//! # Context
+//!
+//! Only making a codec or a context sleeps or allocates. Contexts are exclusive in both directions;
+//! the digested dictionary is shared and read only.
+
+use super::{
+    Codec,
+    CodecParams,
+    CompressError,
+    Damaged,
+    Dict,
+    Pace,
+    State, //
+};
+use crate::kapi::{
+    bytes::{
+        Dst,
+        Src, //
+    },
+    num::PAGE_SIZE,
+    page::Buf,
+    percpu::Cpu, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Level when none is given: the library's own default.
+const DEFAULT_LEVEL: i32 = 3;
+
+/// Strongest level at which no page takes longer than the border of [`Pace`].
+const LAST_SHORT_LEVEL: i32 = 7;
+
+/// zstd at one level, with or without a dictionary.
+pub(super) struct Zstd {
+    level: i32,
+    params: ffi::Params,
+    dict: Option<ffi::Digested>,
+}
+
+impl Codec for Zstd {
+    const NAME: &'static str = "zstd";
+    type Compress = ffi::Compress;
+    type Decompress = ffi::Decompress;
+
+    fn is_present() -> bool {
+        ffi::is_present()
+    }
+
+    fn new(params: &CodecParams) -> Result<Self> {
+        let (min, max) = ffi::level_range();
+        let level = params.level_within(Self::NAME, min, max, DEFAULT_LEVEL)?;
+        let dict = match params.dict() {
+            None => None,
+            Some(bytes) => Some(ffi::Digested::new(bytes, level)?),
+        };
+        Ok(Self {
+            level,
+            params: ffi::Params::new(level),
+            dict,
+        })
+    }
+
+    fn compress_pace(&self) -> Pace {
+        if self.level <= LAST_SHORT_LEVEL {
+            Pace::Short
+        } else {
+            Pace::Long
+        }
+    }
+
+    fn compress_context(&self, near: Option<Cpu>) -> Result<ffi::Compress> {
+        let mut context = ffi::Compress::new(&self.params, self.dict.as_ref(), near)?;
+        // The library lays a workspace out at first use, where one that is too small would show: it
+        // shall not be a user's page that finds out.
+        let (page, mut out) = (Buf::zeroed(PAGE_SIZE, None)?, Buf::zeroed(PAGE_SIZE, None)?);
+        match self.compress(&mut context, Src::from_slice(&page), &mut out) {
+            Ok(_) => Ok(context),
+            Err(_) => Err(ENOMEM),
+        }
+    }
+
+    fn decompress_context(&self, near: Option<Cpu>) -> Result<ffi::Decompress> {
+        ffi::Decompress::new(near)
+    }
+
+    fn compress(
+        &self,
+        context: &mut ffi::Compress,
+        page: Src<'_>,
+        out: &mut [u8],
+    ) -> Result<usize, CompressError> {
+        context.compress(&self.params, self.dict.as_ref(), page, out)
+    }
+
+    fn decompress(
+        &self,
+        context: &mut ffi::Decompress,
+        object: Src<'_>,
+        page: Dst<'_>,
+    ) -> Result<usize, Damaged> {
+        context.decompress(self.dict.as_ref(), object, page)
+    }
+}
+
+impl State for ffi::Decompress {}
+
+/// The library's calls.
+mod ffi {
+    use super::*;
+    use crate::kapi::ffi as c;
+    use core::ptr::NonNull;
+
+    /// The library's error for a result that does not fit.
+    const DST_SIZE_TOO_SMALL: c::zstd_error_code = c::ZSTD_ErrorCode_ZSTD_error_dstSize_tooSmall;
+
+    /// Returns the weakest and the strongest level.
+    pub(super) fn level_range() -> (i32, i32) {
+        // SAFETY: both only return a constant.
+        unsafe { (c::zstd_min_clevel(), c::zstd_max_clevel()) }
+    }
+
+    /// Tuning of the compressor for one level and pages.
+    pub(super) struct Params(c::zstd_parameters);
+
+    impl Params {
+        pub(super) fn new(level: i32) -> Self {
+            // CAST: a page's size fits every integer of C that is not a character.
+            // SAFETY: a pure function of its arguments.
+            Self(unsafe { c::zstd_get_params(level, PAGE_SIZE as u64) })
+        }
+    }
+
+    /// A dictionary digested for both directions.
+    ///
+    /// # Invariants
+    ///
+    /// Both pointers were made by the library from `bytes`, which they refer to, with [`HOOK`].
+    /// They are read only from then on.
+    pub(super) struct Digested {
+        compress: NonNull<c::zstd_cdict>,
+        decompress: NonNull<c::zstd_ddict>,
+        tuning: c::zstd_compression_parameters,
+        _bytes: Arc<Dict>,
+    }
+
+    // SAFETY: The library only reads a digested dictionary once it is made.
+    unsafe impl Send for Digested {}
+    // SAFETY: As above, from any number of threads at once.
+    unsafe impl Sync for Digested {}
+
+    impl Digested {
+        pub(super) fn new(dict: &Arc<Dict>, level: i32) -> Result<Self> {
+            let bytes = dict.bytes();
+            let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+            // CAST: a page's size fits every integer of C that is not a character.
+            // SAFETY: a pure function of its arguments.
+            let tuning = unsafe { c::zstd_get_cparams(level, PAGE_SIZE as u64, len) };
+            // SAFETY: `start` is readable for `len` bytes, which the result keeps alive.
+            let compress =
+                unsafe { c::zstd_create_cdict_byreference(start, len, tuning, HOOK.mem()) };
+            let compress = NonNull::new(compress).ok_or(ENOMEM)?;
+            // SAFETY: as above.
+            let decompress = unsafe { c::zstd_create_ddict_byreference(start, len, HOOK.mem()) };
+            let Some(decompress) = NonNull::new(decompress) else {
+                // SAFETY: made above, and nothing refers to it.
+                unsafe { c::zstd_free_cdict(compress.as_ptr()) };
+                return Err(ENOMEM);
+            };
+            // INVARIANT: made just now, from bytes that we keep.
+            Ok(Self {
+                compress,
+                decompress,
+                tuning,
+                _bytes: dict.clone(),
+            })
+        }
+    }
+
+    impl Drop for Digested {
+        fn drop(&mut self) {
+            // SAFETY: made by the library, by the invariant, and nobody uses them any more.
+            unsafe {
+                c::zstd_free_cdict(self.compress.as_ptr());
+                c::zstd_free_ddict(self.decompress.as_ptr());
+            }
+        }
+    }
+
+    /// A compression context.
+    ///
+    /// # Invariants
+    ///
+    /// `context` lies in `_memory` and was made there by the library.
+    pub(in super::super) struct Compress {
+        context: NonNull<c::zstd_cctx>,
+        _memory: Buf,
+    }
+
+    // SAFETY: The context is memory of ours; the library ties it to no thread.
+    unsafe impl Send for Compress {}
+
+    impl Compress {
+        /// Makes a context that serves these parameters, and this dictionary if there is one.
+        pub(super) fn new(
+            params: &Params,
+            dict: Option<&Digested>,
+            near: Option<Cpu>,
+        ) -> Result<Self> {
+            // SAFETY: pure functions of the structures pointed at.
+            let bytes = unsafe {
+                let plain = c::zstd_cctx_workspace_bound(&params.0.cParams);
+                dict.map_or(plain, |d| {
+                    plain.max(c::zstd_cctx_workspace_bound(&d.tuning))
+                })
+            };
+            let mut memory = Buf::zeroed(bytes, near)?;
+            let len = memory.len();
+            // SAFETY: the workspace is writable for `len` bytes and aligned to 64, as is asked for.
+            let context = unsafe { c::zstd_init_cctx(memory.as_mut_ptr().cast(), len) };
+            // INVARIANT: made in the memory, whose address does not change as the value moves.
+            Ok(Self {
+                context: NonNull::new(context).ok_or(ENOMEM)?,
+                _memory: memory,
+            })
+        }
+
+        pub(super) fn compress(
+            &mut self,
+            params: &Params,
+            dict: Option<&Digested>,
+            page: Src<'_>,
+            out: &mut [u8],
+        ) -> Result<usize, CompressError> {
+            let (to, room) = (out.as_mut_ptr().cast(), out.len());
+            let (from, len) = (page.as_ptr().cast(), page.len());
+            let context = self.context.as_ptr();
+            let made = match dict {
+                // SAFETY:
+                // - the context is exclusive and alive, by its invariant;
+                // - `out` is writable for `room` bytes, which the library checks;
+                // - `page` is readable for `len` bytes; that it may change meanwhile costs at worst
+                //   a bad result, as the library bounds its stores by lengths it counted itself.
+                None => unsafe { c::zstd_compress_cctx(context, to, room, from, len, &params.0) },
+                // SAFETY: as above; the dictionary is alive and read only.
+                Some(d) => unsafe {
+                    c::zstd_compress_using_cdict(context, to, room, from, len, d.compress.as_ptr())
+                },
+            };
+            match error_of(made) {
+                None => Ok(made),
+                Some(DST_SIZE_TOO_SMALL) => Err(CompressError::TooBig),
+                Some(_) => Err(CompressError::Failed),
+            }
+        }
+    }
+
+    /// A decompression context.
+    ///
+    /// # Invariants
+    ///
+    /// `context` lies in `_memory` and was made there by the library.
+    pub(in super::super) struct Decompress {
+        context: NonNull<c::zstd_dctx>,
+        _memory: Buf,
+    }
+
+    // SAFETY: The context is memory of ours; the library ties it to no thread.
+    unsafe impl Send for Decompress {}
+
+    impl Decompress {
+        pub(super) fn new(near: Option<Cpu>) -> Result<Self> {
+            // SAFETY: returns a constant.
+            let mut memory = Buf::zeroed(unsafe { c::zstd_dctx_workspace_bound() }, near)?;
+            let len = memory.len();
+            // SAFETY: the workspace is writable for `len` bytes and aligned to 64, as is asked for.
+            let context = unsafe { c::zstd_init_dctx(memory.as_mut_ptr().cast(), len) };
+            // INVARIANT: made in the memory, whose address does not change as the value moves.
+            Ok(Self {
+                context: NonNull::new(context).ok_or(ENOMEM)?,
+                _memory: memory,
+            })
+        }
+
+        pub(super) fn decompress(
+            &mut self,
+            dict: Option<&Digested>,
+            object: Src<'_>,
+            mut page: Dst<'_>,
+        ) -> Result<usize, Damaged> {
+            let (to, room) = (page.as_mut_ptr().cast(), page.len());
+            let (from, len) = (object.as_ptr().cast(), object.len());
+            let context = self.context.as_ptr();
+            let made = match dict {
+                // SAFETY:
+                // - the context is exclusive and alive, by its invariant;
+                // - `page` is writable for `room` bytes and `object` readable for `len`; the
+                //   library checks both, whatever the object holds.
+                None => unsafe { c::zstd_decompress_dctx(context, to, room, from, len) },
+                // SAFETY: as above; the dictionary is alive and read only.
+                Some(d) => unsafe {
+                    let dict = d.decompress.as_ptr();
+                    c::zstd_decompress_using_ddict(context, to, room, from, len, dict)
+                },
+            };
+            match error_of(made) {
+                None => Ok(made),
+                Some(_) => Err(Damaged),
+            }
+        }
+    }
+
+    /// Returns the error that a result stands for, if it is one.
+    fn error_of(result: usize) -> Option<c::zstd_error_code> {
+        // SAFETY: pure functions of a number.
+        unsafe {
+            if c::zstd_is_error(result) == 0 {
+                return None;
+            }
+            Some(c::zstd_get_error_code(result))
+        }
+    }
+
+    /// The library's way to memory for digested dictionaries; contexts have fixed workspaces.
+    struct Hook;
+    const HOOK: Hook = Hook;
+
+    impl Hook {
+        fn mem(&self) -> c::zstd_custom_mem {
+            c::zstd_custom_mem {
+                customAlloc: Some(hook_alloc),
+                customFree: Some(hook_free),
+                opaque: core::ptr::null_mut(),
+            }
+        }
+    }
+
+    /// Bytes in front of what the library gets: they hold the length, which freeing needs. The
+    /// library wants no more than the alignment of a pointer; this keeps that of the allocation.
+    const HOOK_HEADER_WORDS: usize = 2;
+
+    /// # Safety
+    ///
+    /// Called by the library while a dictionary is digested, where we may sleep.
+    unsafe extern "C" fn hook_alloc(_opaque: *mut c_void, bytes: usize) -> *mut c_void {
+        let words = bytes
+            .div_ceil(size_of::<u64>())
+            .saturating_add(HOOK_HEADER_WORDS);
+        let Ok(memory) = KVVec::<u64>::zeroed(words, GFP_KERNEL) else {
+            return core::ptr::null_mut();
+        };
+        let (start, _, capacity) = memory.into_raw_parts();
+        // SAFETY: the allocation has room for the header in front of `bytes` bytes.
+        unsafe {
+            start.cast::<usize>().write(capacity);
+            start.add(HOOK_HEADER_WORDS).cast()
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `address` is null or was returned by `hook_alloc` and not freed since.
+    unsafe extern "C" fn hook_free(_opaque: *mut c_void, address: *mut c_void) {
+        if address.is_null() {
+            return;
+        }
+        // SAFETY:
+        // - `hook_alloc` wrote the capacity in front of what it returned;
+        // - start, capacity and allocator are those of the vector it took apart.
+        unsafe {
+            let start = address.cast::<u64>().sub(HOOK_HEADER_WORDS);
+            let capacity = start.cast::<usize>().read();
+            drop(KVVec::<u64>::from_raw_parts(start, 0, capacity));
+        }
+    }
+
+    #[cfg(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m"))]
+    super::super::optional_library!(
+        "rzram_zstd_library",
+        "zstd_min_clevel",
+        "zstd_max_clevel",
+        "zstd_get_params",
+        "zstd_get_cparams",
+        "zstd_create_cdict_byreference",
+        "zstd_free_cdict",
+        "zstd_cctx_workspace_bound",
+        "zstd_init_cctx",
+        "zstd_compress_cctx",
+        "zstd_compress_using_cdict",
+        "zstd_create_ddict_byreference",
+        "zstd_free_ddict",
+        "zstd_dctx_workspace_bound",
+        "zstd_init_dctx",
+        "zstd_decompress_dctx",
+        "zstd_decompress_using_ddict",
+        "zstd_is_error",
+        "zstd_get_error_code",
+    );
+
+    /// Tells whether every function of the library was found when we were loaded.
+    #[cfg(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m"))]
+    pub(super) fn is_present() -> bool {
+        extern "C" {
+            static rzram_zstd_library: [usize; 18];
+        }
+        // SAFETY: the table above has 18 words; the module loader wrote them before we ran.
+        let table = unsafe { (&raw const rzram_zstd_library).read_volatile() };
+        table.iter().all(|&address| address != 0)
+    }
+
+    /// The library is part of the kernel.
+    #[cfg(not(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m")))]
+    pub(super) fn is_present() -> bool {
+        true
+    }
+}
