@@ -10,6 +10,7 @@
 #include <linux/lz4.h>
 #include <linux/lzo.h>
 #include <linux/oom.h>
+#include <linux/part_stat.h>
 #include <linux/shrinker.h>
 #include <linux/sw842.h>
 #include <linux/zlib.h>
@@ -56,6 +57,8 @@ RZ_UINT(__GFP_ZERO);
 
 const unsigned long RZC_SHRINK_STOP = SHRINK_STOP;
 const unsigned long RZC_SHRINK_EMPTY = SHRINK_EMPTY;
+
+const size_t RZC_DISK_STATS_SIZE = sizeof(struct disk_stats);
 
 RZ_SIZE(LZ4_MEM_COMPRESS);
 RZ_SIZE(LZ4HC_MEM_COMPRESS);
