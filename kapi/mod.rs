@@ -6,6 +6,8 @@
 
 // Atomics: `atomic64_*`, `READ_ONCE`. The crate's have no and/or, and pure files need a facade.
 pub(crate) mod atomic;
+// Backing devices: `filp_open`, `bioset_init`, `submit_bio`. The crate has no bios.
+pub(crate) mod bdev;
 // Incoming requests: `struct bio`. The crate knows requests of a queue only.
 pub(crate) mod bio;
 // Bit locks: `bit_spin_lock`, `wait_on_bit_lock`. Inline in C; the crate has none.
@@ -20,11 +22,11 @@ pub(crate) mod clock;
 pub(crate) mod cpuhp;
 // Files for people who debug: `debugfs_create_file`. Thin over the crate.
 pub(crate) mod debugfs;
-// A disk's callbacks and claim: `struct block_device_operations`. The crate's are request-based.
+// A disk from creation to removal: `__blk_alloc_disk`. The crate's are request-based.
 pub(crate) mod disk;
 // Declarations that `kernel::bindings` does not carry, generated from our own header.
 pub(crate) mod ffi;
-// A disk from creation to removal: `struct gendisk`. The crate's has no attributes and no claim.
+// The disk that the kernel sees: size, openers, claims. The crate's `GenDisk` has none of it.
 pub(crate) mod gendisk;
 // Allocation policies: `gfp_t`. The crate's flags cannot be composed freely.
 pub(crate) mod gfp;
@@ -54,3 +56,9 @@ pub(crate) mod sysfs;
 pub(crate) mod waitq;
 // Workqueues and items: `alloc_workqueue`, `queue_work`. The crate's items own their object.
 pub(crate) mod work;
+// Giving the processor away: `cond_resched`. The crate has none.
+pub(crate) mod sched;
+// Words that a user wrote, made safe for the log.
+pub(crate) mod log;
+// A count of users that is waited for: `percpu_ref`, `completion`.
+mod users;
