@@ -2,11 +2,33 @@
 
 //! Compressed RAM block device.
 //!
-//! The crate root: metadata and the module list, no logic.
+//! The crate root: metadata, parameters, the rooms, and what lives from load to unload. Everything
+//! else is in the rooms; `device/mod.rs` has the picture and the order of locks.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
+mod backends;
+mod device;
 mod kapi;
+mod registry;
+mod zcomp;
+mod zsmalloc;
+
+use self::{
+    device::{Deferral, Shared},
+    kapi::{
+        class::Class,
+        cpuhp::HotplugState,
+        params::module_parameters,
+        preempt::Locks,
+        work::Workqueue, //
+    },
+    registry::Registry,
+    zcomp::Hold, //
+};
 
 module! {
     type: Rzram,
@@ -16,11 +38,76 @@ module! {
     license: "GPL",
 }
 
-/// Everything that lives from load to unload, in drop order.
-struct Rzram;
+module_parameters! {
+    /// Disks to create at load.
+    static NUM_DEVICES: UintParam = UintParam::new(1, 0, 65536);
+    as num_devices, HIDDEN, "Disks to create at load";
+
+    /// When the memory of a freed swap slot is given back; see `device/notify.rs`.
+    static DEFERRED_FREE: UintParam = UintParam::new(2, 0, 2);
+    as deferred_free, READ_ONLY, "Free swap slots at once (0), in batches (1), by a worker (2)";
+
+    /// How streams are held; see `zcomp/mod.rs`.
+    static STREAM_HOLD: UintParam = UintParam::new(0, 0, 2);
+    as stream_hold, READ_ONLY, "Hold streams by measured time (0), short (1), long (2)";
+}
+
+/// The disks of a loaded module; removes them when dropped.
+struct Disks(Arc<Registry>);
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Everything that lives from load to unload, in drop order: first no new disks, then no disks,
+/// then what they shared.
+struct Rzram {
+    _control: Class<Registry>,
+    _disks: Disks,
+    _locks: Locks,
+}
+
+fn deferral() -> Deferral {
+    match DEFERRED_FREE.get() {
+        0 => Deferral::Synchronous,
+        1 => Deferral::Batches,
+        _ => Deferral::Ranges,
+    }
+}
+
+fn hold() -> Hold {
+    match STREAM_HOLD.get() {
+        1 => Hold::Short,
+        2 => Hold::Long,
+        _ => Hold::Auto,
+    }
+}
 
 impl kernel::Module for Rzram {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self)
+        if backends::default_codec().is_none() {
+            pr_err!("this kernel has none of the compression libraries\n");
+            return Err(ENODEV);
+        }
+        let locks = Locks::new()?;
+        let shared = Shared {
+            hotplug: HotplugState::new(c"rzram/zcomp:prepare")?,
+            workqueue: Workqueue::new(c"rzram")?,
+            deferral: deferral(),
+            hold: hold(),
+        };
+        let registry = Registry::new("rzram", c"rzram", Arc::new(shared, GFP_KERNEL)?)?;
+        // From here on a failure removes what was made, in drop order.
+        let disks = Disks(registry.clone());
+        for _ in 0..NUM_DEVICES.get() {
+            registry.add()?;
+        }
+        Ok(Self {
+            _control: registry::control(c"rzram-control", registry)?,
+            _disks: disks,
+            _locks: locks,
+        })
     }
 }

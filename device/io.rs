@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The bio loop: one bio in, one end out, page by page in the submitter's context.
+//!
+//! Vectors may have any length and memory offset that are multiples of 512 bytes. A piece that
+//! covers its slot goes the fast way; a slot that comes in several pieces is put together in one
+//! page, allocated once a bio. The disk's logical block is a page, so a bio never covers part of a
+//! slot.
+//!
+//! # Context
+//!
+//! May sleep, must not start I/O: swap-out arrives here under memory pressure. None of the
+//! registry's, the disk's, the device's or the hotplug lock is taken.
+
+use super::{
+    discard,
+    live::Live,
+    read::{self, ReadError},
+    stats::Counter,
+    write::{self, WriteError},
+    Device, //
+};
+use crate::{
+    kapi::{
+        bio::{Bio, Op, Segment, Status},
+        bytes::{Dst, Src},
+        gfp::Policy,
+        num::{PAGE_SIZE, SECTORS_PER_PAGE},
+        page::PageBuf, //
+    },
+    zcomp::Bounce, //
+};
+use kernel::prelude::*;
+
+/// The disk's logical block: what every request is a multiple of, in bytes.
+const LOGICAL_BLOCK_BYTES: usize = 4096;
+
+// A partial write would need read-modify-write under the slot's writer mark.
+const _: () = assert!(PAGE_SIZE == LOGICAL_BLOCK_BYTES);
+
+/// Why a bio failed.
+enum IoError {
+    Read(ReadError),
+    Write(WriteError),
+    /// No page to put a slot together in.
+    NoAssembly,
+    /// The bio does not cover its last slot, or lies beyond the device.
+    Misshapen,
+}
+
+impl From<ReadError> for IoError {
+    fn from(e: ReadError) -> Self {
+        Self::Read(e)
+    }
+}
+
+impl From<WriteError> for IoError {
+    fn from(e: WriteError) -> Self {
+        Self::Write(e)
+    }
+}
+
+/// One page in which slots that come in pieces are put together; made at first use.
+struct Assembly(Option<PageBuf>);
+
+impl Assembly {
+    fn page(&mut self) -> Result<&mut PageBuf, IoError> {
+        if self.0.is_none() {
+            self.0 = PageBuf::alloc(Policy::NoIo).ok();
+        }
+        self.0.as_mut().ok_or(IoError::NoAssembly)
+    }
+}
+
+/// Returns the slot that a sector is in.
+fn slot_of(sector: u64) -> Result<u32, IoError> {
+    u32::try_from(sector / SECTORS_PER_PAGE).map_err(|_| IoError::Misshapen)
+}
+
+/// Serves a bio to its end.
+///
+/// # Context
+///
+/// As the module.
+pub(super) fn submit(device: &Device, mut bio: Bio) {
+    // Reads and writes only; it ends with the bio.
+    bio.account_start();
+    let status = match device.live.get(&bio) {
+        Some(live) => serve(device, live, &bio),
+        None => Status::IoError,
+    };
+    bio.end(status);
+}
+
+fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
+    match bio.op() {
+        Op::Read => finish(device, read_bio(live, bio), Counter::FailedReads),
+        Op::Write => finish(device, write_bio(live, bio), Counter::FailedWrites),
+        Op::Discard | Op::WriteZeroes => {
+            discard::discard(live, bio.sector(), bio.size_bytes());
+            Status::Ok
+        }
+        Op::Other => Status::NotSupported,
+    }
+}
+
+/// Logs and counts a failure; the status is an I/O error whatever the cause, as zram's.
+#[cold]
+fn fail(device: &Device, error: &IoError, counter: Counter) -> Status {
+    let what = match error {
+        IoError::Read(e) => e.describe(),
+        IoError::Write(e) => e.describe(),
+        IoError::NoAssembly => "no page to assemble a split request",
+        IoError::Misshapen => "a request does not cover its slot",
+    };
+    device.log_io_error(what);
+    device.stats.add(counter, 1);
+    Status::IoError
+}
+
+fn finish(device: &Device, result: Result<(), IoError>, counter: Counter) -> Status {
+    match result {
+        Ok(()) => Status::Ok,
+        Err(e) => fail(device, &e, counter),
+    }
+}
+
+fn read_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {
+    let mut bounce = Bounce::new();
+    let mut assembly = Assembly(None);
+    let mut segments = bio.segments();
+    while let Some(mut segment) = segments.next() {
+        let index = slot_of(segment.sector())?;
+        if segment.len() == PAGE_SIZE {
+            read::read_page(live, index, segment.dst(), &mut bounce)?;
+            continue;
+        }
+        let page = assembly.page()?;
+        read::read_page(live, index, Dst::from_slice(page), &mut bounce)?;
+        each_piece(segment, &mut segments, |piece, at| {
+            let from = page.get(at..at.saturating_add(piece.len()));
+            piece.dst().copy_from(from.ok_or(IoError::Misshapen)?);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn write_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {
+    let mut assembly = Assembly(None);
+    let mut segments = bio.segments();
+    while let Some(segment) = segments.next() {
+        let index = slot_of(segment.sector())?;
+        if segment.len() == PAGE_SIZE {
+            write::write_page(live, index, segment.src(), segment.node())?;
+            continue;
+        }
+        let page = assembly.page()?;
+        let node = segment.node();
+        each_piece(segment, &mut segments, |piece, at| {
+            let to = page.get_mut(at..at.saturating_add(piece.len()));
+            piece.src().copy_to(to.ok_or(IoError::Misshapen)?);
+            Ok(())
+        })?;
+        write::write_page(live, index, Src::from_slice(page), node)?;
+    }
+    Ok(())
+}
+
+/// Calls `visit` with each piece of one slot and its offset in it, until the slot is covered.
+fn each_piece<'a>(
+    first: Segment<'a>,
+    rest: &mut impl Iterator<Item = Segment<'a>>,
+    mut visit: impl FnMut(&mut Segment<'a>, usize) -> Result<(), IoError>,
+) -> Result<(), IoError> {
+    let mut piece = first;
+    let mut at = 0usize;
+    loop {
+        visit(&mut piece, at)?;
+        at = at.saturating_add(piece.len());
+        if at >= PAGE_SIZE {
+            return Ok(());
+        }
+        piece = rest.next().ok_or(IoError::Misshapen)?;
+    }
+}

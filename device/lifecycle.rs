@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device's states and what moves it from one to the next.
+//!
+//! Everything here may sleep and takes the device lock. A transition builds or parses first, locks
+//! second, and either completes or leaves the device as it was.
+
+use super::{
+    live::{Live, Running, PRIORITIES},
+    parse,
+    sysfs,
+    table::{Table, MAX_SLOTS},
+    Device, //
+};
+use crate::{
+    backends::{self, CodecId, CodecParams},
+    kapi::{
+        disk::LiveDisk,
+        num::{usize_to_u64, PAGE_SHIFT, PAGE_SIZE, SECTOR_SHIFT},
+        once::ExclusiveProof, //
+    }, //
+};
+use kernel::prelude::*;
+
+/// A codec that the user chose for a priority, with its parameters.
+#[derive(Clone)]
+pub(crate) struct Choice {
+    /// Which codec.
+    pub(crate) codec: CodecId,
+    /// Level, dictionary and the like.
+    pub(crate) params: CodecParams,
+}
+
+/// What the user configured. Guarded by the device lock.
+pub(crate) struct Config {
+    /// Size of the disk in bytes; 0 while the device is new.
+    pub(crate) disksize_bytes: u64,
+    /// Codecs by priority; the first is always chosen.
+    pub(crate) choices: [Option<Choice>; PRIORITIES],
+}
+
+impl Config {
+    /// Returns what a new device has.
+    pub(crate) fn new() -> Self {
+        let mut choices = [const { None }; PRIORITIES];
+        if let Some(primary) = choices.first_mut() {
+            // Loading refuses a kernel without any codec, so there is a default.
+            *primary = backends::default_codec().map(|codec| Choice {
+                codec,
+                params: CodecParams::default(),
+            });
+        }
+        Self {
+            disksize_bytes: 0,
+            choices,
+        }
+    }
+}
+
+/// Returns a text size rounded up to whole pages.
+///
+/// # Errors
+///
+/// `EINVAL` for nothing and for what wraps.
+fn disk_bytes(text: &[u8]) -> Result<u64> {
+    let bytes = parse::mem(text);
+    let page = usize_to_u64(PAGE_SIZE);
+    match bytes.checked_next_multiple_of(page) {
+        Some(rounded) if bytes != 0 => Ok(rounded),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Gives a new device a size: from new to live.
+///
+/// # Context
+///
+/// May sleep; takes the device lock; allocates table root, pool and streams before anything of
+/// them is visible.
+///
+/// # Errors
+///
+/// `EINVAL` for a size of nothing or one that wraps, `EBUSY` on a live device, `ENOMEM` if it is
+/// larger than the slot table can be or memory is short, or what the codec says of its parameters.
+/// The configuration is kept in every case.
+pub(super) fn set_disksize(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    let bytes = disk_bytes(text).inspect_err(|_| {
+        disk.refuse("disksize", text, "a size such as 512M or 2G");
+    })?;
+    let mut config = disk.config.write();
+    if disk.live.get(&config).is_some() {
+        return Err(EBUSY);
+    }
+    let slots = bytes >> PAGE_SHIFT;
+    if slots > MAX_SLOTS {
+        disk.refuse("disksize", text, "at most 16T less 4M");
+        return Err(ENOMEM);
+    }
+    let live = build(disk, &config, slots)?;
+    // Absence was checked under this very lock.
+    let published = disk.live.publish(live, disk.disk(), &mut config);
+    published.map_err(|_| EBUSY)?;
+    config.disksize_bytes = bytes;
+    disk.disk().set_capacity_and_notify(bytes >> SECTOR_SHIFT);
+    Ok(())
+}
+
+fn build(device: &Device, config: &Config, slots: u64) -> Result<KBox<Running>> {
+    let mut codecs = [const { None }; PRIORITIES];
+    for (priority, (codec, choice)) in codecs.iter_mut().zip(&config.choices).enumerate() {
+        if let Some(choice) = choice {
+            *codec = Some(device.open_codec(priority, choice)?);
+        }
+    }
+    Live::new(device, Table::new(slots)?, codecs)
+}
+
+/// Brings the device back to new: `reset`.
+///
+/// On a device that was never given a size there is nothing to reset but the configuration, so
+/// that succeeds whoever has it open.
+///
+/// # Context
+///
+/// May sleep; takes the disk's open lock for a moment, then the device lock.
+///
+/// # Errors
+///
+/// `EINVAL` and `ERANGE` for the text, `EBUSY` while the disk is open or being reset.
+pub(super) fn reset(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    let number = parse::dec(text, u64::from(u16::MAX));
+    let number = number.map_err(sysfs::errno).inspect_err(|_| {
+        disk.refuse("reset", text, "1");
+    })?;
+    if number == 0 {
+        disk.refuse("reset", text, "1");
+        return Err(EINVAL);
+    }
+    if reset_new(disk) {
+        return Ok(());
+    }
+    let claim = disk.disk().claim()?;
+    // The error of a failed write-back is nobody's any more: the data goes.
+    let _ = disk.disk().sync();
+    tear_down(disk, &claim);
+    Ok(())
+}
+
+/// Reverts the configuration of a device that is not live; returns whether that was all.
+fn reset_new(disk: &LiveDisk<Device>) -> bool {
+    let mut config = disk.config.write();
+    if disk.live.get(&config).is_some() {
+        return false;
+    }
+    forget(disk, &mut config);
+    true
+}
+
+fn forget(device: &Device, config: &mut Config) {
+    *config = Config::new();
+    device.limit_pages.store_relaxed(0);
+    device.stats.reset();
+}
+
+/// From live to new, for whoever has proof that no request and no notify can come.
+///
+/// # Context
+///
+/// May sleep; takes the device lock; frees the pool after it was dropped.
+pub(super) fn tear_down(disk: &LiveDisk<Device>, proof: &impl ExclusiveProof) {
+    let mut config = disk.config.write();
+    let live = disk.live.retire(proof, &mut config);
+    if live.is_some() {
+        disk.disk().set_capacity_and_notify(0);
+        disk.disk().clear_stats(proof);
+    }
+    // Pool and streams go first: freeing them moves counters, which are zeroed after.
+    drop(live);
+    forget(disk, &mut config);
+}

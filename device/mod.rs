@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One disk.
+//!
+//! ```text
+//!  user: bio, notify                                user: control files
+//!        |                                                |
+//!        v                                                v
+//!   io.rs -> read.rs write.rs discard.rs   notify.rs   sysfs.rs -> lifecycle.rs
+//!        \        |        |        /          |          |
+//!         +-------+--- live.rs: table.rs, pool, codecs ---+   stats.rs
+//!                          |
+//!                 slot.rs (guard) over slot_word.rs (protocol)
+//! ```
+//!
+//! # Life
+//!
+//! | state      | `live`  | capacity | bios            | how it is left                              |
+//! |------------|---------|----------|-----------------|---------------------------------------------|
+//! | new        | absent  | 0        | none get here   | `disksize`                                  |
+//! | live       | present | set      | served          | `reset`, once the disk is claimed           |
+//! | resetting  | going   | 0        | none: claimed   | by itself, to new                           |
+//!
+//! # Locks, outermost first
+//!
+//! | lock               | protects                                   | does not protect              | under it      |
+//! |--------------------|--------------------------------------------|-------------------------------|---------------|
+//! | registry           | which disks exist                          | a disk's content              | may sleep     |
+//! | disk open          | openers and the claim                      | `live`, but for the claim     | may sleep     |
+//! | device (`config`)  | configuration, `live` against control files| `live` against bios: the claim does | may sleep |
+//! | CPU hotplug        | which streams exist                        | streams in use                | may sleep     |
+//! | compression stream | its context and buffer                     | the page being compressed     | short: no sleep |
+//! | slot               | word and value of one slot                 | the object's place: see `slot`| no sleep, no allocation |
+//! | decompression stream | its context                              |                               | no sleep      |
+//! | class              | a size class's zspages                     | objects whose slot is held    | no sleep, no allocation |
+//!
+//! The I/O path takes none of the first four, and takes a slot only after its compression stream
+//! was put. Against the order only by try-lock: compaction, which holds a class, tries slots.
+
+#![deny(unsafe_code)]
+
+mod discard;
+mod drain;
+mod io;
+mod lifecycle;
+mod live;
+mod notify;
+pub(crate) mod parse;
+mod range;
+mod read;
+mod slot;
+mod slot_word;
+mod stats;
+mod sysfs;
+mod table;
+mod write;
+
+pub(crate) use self::notify::Deferral;
+pub(crate) use self::sysfs::errno;
+
+use self::{
+    lifecycle::{Choice, Config},
+    live::Running,
+    stats::DeviceStats, //
+};
+use crate::{
+    kapi::{
+        atomic::AtomicU64,
+        bio::Bio,
+        clock::RateLimit,
+        cpuhp::HotplugState,
+        disk::{DeletedDisk, Disk, DiskOps, Major, NotifyCall},
+        log::Quoted,
+        once::Published,
+        rwsem::RwSem,
+        work::Workqueue, //
+    },
+    zcomp::{Hold, Zcomp}, //
+};
+use kernel::{
+    prelude::*,
+    static_lock_class,
+    str::CString,
+    sync::Arc, //
+};
+
+/// What all disks share, and the parameters that hold for those created from now on.
+pub(crate) struct Shared {
+    /// Where streams learn of processors that come and go.
+    pub(crate) hotplug: HotplugState,
+    /// Where deferred frees are worked off.
+    pub(crate) workqueue: Arc<Workqueue>,
+    /// When freed slots give their memory back.
+    pub(crate) deferral: Deferral,
+    /// How compression streams are held.
+    pub(crate) hold: Hold,
+}
+
+/// A disk's object: lives from creation to the last user.
+///
+/// # Invariants
+///
+/// `live` is present if and only if `config.disksize_bytes` is not 0; both change under the
+/// device lock, held exclusively.
+#[pin_data]
+pub(crate) struct Device {
+    prefix: &'static str,
+    number: u32,
+    shared: Arc<Shared>,
+    stats: Arc<DeviceStats>,
+    limit_pages: Arc<AtomicU64>,
+    live: Published<Running>,
+    /// The device lock.
+    #[pin]
+    config: RwSem<Config>,
+    io_errors: RateLimit,
+}
+
+impl Device {
+    /// Creates disk `number` and announces it.
+    ///
+    /// # Context
+    ///
+    /// May sleep; allocates.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the block layer says.
+    pub(crate) fn create(
+        major: &Major,
+        prefix: &'static str,
+        number: u32,
+        shared: Arc<Shared>,
+    ) -> Result<Disk<Self>> {
+        let name = CString::try_from_fmt(fmt!("{}{}", prefix, number))?;
+        let stats = Arc::new(DeviceStats::new()?, GFP_KERNEL)?;
+        let limit_pages = Arc::new(AtomicU64::new(0), GFP_KERNEL)?;
+        let device = Arc::pin_init(
+            pin_init!(Self {
+                prefix,
+                number,
+                shared,
+                stats,
+                limit_pages,
+                live: Published::new(),
+                config <- RwSem::new(Config::new(), c"rzram device", static_lock_class!()),
+                io_errors: RateLimit::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        Disk::create(major, number, &name, &sysfs::ATTRIBUTES, device.into())
+    }
+
+    /// Frees what a deleted disk still holds.
+    ///
+    /// # Context
+    ///
+    /// May sleep; takes the device lock.
+    pub(crate) fn finish(disk: &DeletedDisk<Self>) {
+        lifecycle::tear_down(disk, disk);
+    }
+
+    /// Returns the number in the disk's name.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Makes the codec that the user chose for a priority.
+    ///
+    /// # Context
+    ///
+    /// May sleep; allocates streams; takes the CPU hotplug lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the codec says of its parameters.
+    fn open_codec(&self, priority: usize, choice: &Choice) -> Result<Zcomp> {
+        let stats = self.stats.codecs.get(priority).ok_or(EINVAL)?;
+        Zcomp::new(
+            choice.codec,
+            &choice.params,
+            self.shared.hold,
+            &self.shared.hotplug,
+            &self.shared.workqueue,
+            stats.clone(),
+        )
+    }
+
+    /// Logs a word that a control file refused, and what it would have taken.
+    fn refuse(&self, file: &str, text: &[u8], legal: &str) {
+        log_refused(self.prefix, Some(self.number), file, text, legal);
+    }
+
+    /// Logs why a request failed; not every one of a burst.
+    fn log_io_error(&self, what: &str) {
+        if self.io_errors.allows() {
+            pr_err!("{}{}: {}\n", self.prefix, self.number, what);
+        }
+    }
+}
+
+/// Logs a word that a control file refused: of a disk, or of the control class.
+pub(crate) fn log_refused(prefix: &str, number: Option<u32>, file: &str, text: &[u8], legal: &str) {
+    let text = Quoted(text);
+    match number {
+        Some(number) => pr_warn!(
+            "{}{}: {}: '{}' refused, write {}\n",
+            prefix,
+            number,
+            file,
+            text,
+            legal
+        ),
+        None => pr_warn!(
+            "{}: {}: '{}' refused, write {}\n",
+            prefix,
+            file,
+            text,
+            legal
+        ),
+    }
+}
+
+impl DiskOps for Device {
+    fn submit(&self, bio: Bio) {
+        io::submit(self, bio);
+    }
+
+    fn slot_free(&self, call: &NotifyCall, index: u64) {
+        if let (Some(live), Ok(index)) = (self.live.get(call), u32::try_from(index)) {
+            notify::slot_free(live, index);
+        }
+    }
+}

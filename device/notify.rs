@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Slot-free notify: what the unmapping task itself pays for each swap slot it drops.
+//!
+//! Called by the swap core under its cluster lock, possibly with interrupts off. It never waits,
+//! never allocates, never sleeps. Whatever the mode, the pending bit set first is the truth; the
+//! rest decides only who frees and when:
+//!
+//! | `deferred_free` | after the bit is set                                                       |
+//! |-----------------|----------------------------------------------------------------------------|
+//! | 0               | try the slot's lock and free at once; a holder honors the bit when it goes |
+//! | 1               | the same, but the pool gathers the object in a per-CPU batch               |
+//! | 2               | note the slot in this CPU's range: one exchange; a worker frees            |
+//!
+//! Modes 0 and 1 take a class lock of the pool or a batch, by way of the one function of `slot.rs`.
+
+use super::{
+    drain::{self, Cause},
+    live::{Live, Running},
+    range::Noted,
+    slot::SlotGuard,
+    slot_word::{Kind, Marked, SlotCell},
+    stats::Counter,
+    table::CHUNK_SLOTS, //
+};
+
+/// When an object that notify marked is freed: the module parameter `deferred_free`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deferral {
+    /// At once.
+    Synchronous,
+    /// In the pool's per-CPU batches.
+    Batches,
+    /// By a worker that is told of ranges; the pool's batches as well.
+    Ranges,
+}
+
+/// Frees slot `index`, now or soon. From here on it reads as zeroes.
+///
+/// An index beyond the device, or of a slot that was never written, is counted and ignored.
+///
+/// # Context
+///
+/// Atomic, interrupts possibly off.
+pub(super) fn slot_free(live: &Running, index: u32) {
+    live.stats.add(Counter::NotifyFree, 1);
+    let Some(cell) = live.table.cell(index) else {
+        return;
+    };
+    let Marked::Free(word) = cell.mark_pending() else {
+        // Held: the holder frees. Already: the first notify has seen to it.
+        return;
+    };
+    if live.deferral == Deferral::Ranges {
+        if word.kind() != Ok(Kind::Empty) {
+            note(live, index);
+        }
+    } else {
+        free_now(live, cell);
+    }
+}
+
+/// Frees a pending slot unless somebody holds it, who then does.
+fn free_now(live: &Live, cell: &SlotCell) {
+    // Dropping the guard honors the pending bit.
+    drop(SlotGuard::try_lock_atomic(live, cell));
+}
+
+fn note(live: &Running, index: u32) {
+    let cpu = live.drains.this();
+    match cpu.ranges.note(index, CHUNK_SLOTS) {
+        Noted::Grown => {}
+        Noted::Opened => drain::flush_soon(live, cpu),
+        Noted::Closed => {
+            drain::start(live, Cause::RangeClosed);
+            drain::flush_soon(live, cpu);
+        }
+        Noted::Overflow(range) => {
+            live.mark(range.first);
+            drain::start(live, Cause::RingFull);
+            drain::flush_soon(live, cpu);
+        }
+    }
+}

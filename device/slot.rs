@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The guard of one slot and its content: the only reader of word and value.
+//!
+//! A [`SlotGuard`] is held inside a non-preemptible section, for a few microseconds: long enough to
+//! copy or decompress one page, never across compression, allocation or I/O. So whoever spins for
+//! a slot spins for a running holder. What a guard leaves dead behind it frees after the section.
+//!
+//! # Who may run with whom
+//!
+//! See `slot_word.rs`: this file adds only what the bits mean.
+
+use super::{
+    live::Live,
+    slot_word::{Held, Kind, Mark, Settled, SlotCell, SlotWord, Stored, Undecodable}, //
+};
+use crate::{
+    kapi::{
+        num::{saturating_u32, u32_to_usize, usize_to_u64, PAGE_SIZE},
+        preempt::Section, //
+    },
+    zsmalloc::{HoldsOwner, ObjectId}, //
+};
+
+/// Stored length of a raw page.
+const PAGE_BYTES: u32 = saturating_u32(usize_to_u64(PAGE_SIZE));
+
+/// What a slot holds, decoded.
+#[derive(Clone, Copy)]
+pub(crate) enum SlotContent {
+    /// Nothing: reads as zeroes.
+    Empty,
+    /// One machine word, repeated.
+    Fill(u64),
+    /// A compressed object.
+    Object {
+        /// Its place.
+        id: ObjectId,
+        /// Its length in bytes.
+        len: usize,
+        /// Priority of the codec that made it.
+        priority: u8,
+    },
+    /// A page as it is.
+    Raw {
+        /// Its place.
+        id: ObjectId,
+    },
+}
+
+impl SlotContent {
+    /// Returns the meaning of a word and its value.
+    ///
+    /// # Errors
+    ///
+    /// [`Undecodable`] for a pattern that this driver never writes.
+    pub(crate) fn decode(stored: &Stored) -> Result<Self, Undecodable> {
+        let word = stored.word;
+        match word.kind()? {
+            Kind::Empty => Ok(Self::Empty),
+            Kind::Fill => Ok(Self::Fill(stored.value)),
+            Kind::Object => Ok(Self::Object {
+                id: ObjectId::from_bits(stored.value),
+                len: u32_to_usize(word.size_bytes()),
+                priority: word.priority(),
+            }),
+            Kind::Raw => Ok(Self::Raw {
+                id: ObjectId::from_bits(stored.value),
+            }),
+            Kind::Block => Err(Undecodable),
+        }
+    }
+
+    /// Returns the word and value that mean this, stamped with an access time.
+    pub(crate) fn encode(&self, seconds: u32) -> Stored {
+        let (kind, size, priority, value) = match *self {
+            Self::Empty => return Stored::NOTHING,
+            Self::Fill(pattern) => (Kind::Fill, 0, 0, pattern),
+            Self::Object { id, len, priority } => {
+                let len = saturating_u32(usize_to_u64(len));
+                (Kind::Object, len, priority, id.to_bits())
+            }
+            Self::Raw { id } => (Kind::Raw, PAGE_BYTES, 0, id.to_bits()),
+        };
+        Stored {
+            word: SlotWord::new(kind, size, priority, seconds),
+            value,
+        }
+    }
+}
+
+/// A held slot.
+///
+/// # Invariants
+///
+/// `held` is `Some` until the guard is used up by `touch`, `replace` or its drop.
+pub(crate) struct SlotGuard<'a> {
+    live: &'a Live,
+    cell: &'a SlotCell,
+    held: Option<Held>,
+    section: Option<Section>,
+}
+
+impl HoldsOwner for SlotGuard<'_> {}
+
+impl<'a> SlotGuard<'a> {
+    /// Takes a slot, spinning for at most a holder's few microseconds.
+    ///
+    /// # Context
+    ///
+    /// Enters a non-preemptible section until the guard goes. Takes the slot's lock.
+    pub(crate) fn lock(live: &'a Live, cell: &'a SlotCell) -> Self {
+        let section = Some(Section::enter());
+        Self {
+            live,
+            cell,
+            held: Some(cell.lock()),
+            section,
+        }
+    }
+
+    /// Takes a slot if it is free. For drains, which never wait.
+    ///
+    /// # Context
+    ///
+    /// As [`SlotGuard::lock`].
+    pub(crate) fn try_lock(live: &'a Live, cell: &'a SlotCell) -> Option<Self> {
+        let section = Some(Section::enter());
+        Some(Self {
+            live,
+            cell,
+            held: Some(cell.try_lock()?),
+            section,
+        })
+    }
+
+    /// Takes a slot if it is free, in a context that is not preemptible anyway. For notify.
+    ///
+    /// # Context
+    ///
+    /// Atomic, interrupts possibly off.
+    pub(super) fn try_lock_atomic(live: &'a Live, cell: &'a SlotCell) -> Option<Self> {
+        Some(Self {
+            live,
+            cell,
+            held: Some(cell.try_lock()?),
+            section: None,
+        })
+    }
+
+    /// Returns what the slot holds; nothing if it is dead.
+    ///
+    /// # Errors
+    ///
+    /// [`Undecodable`] if the slot is damaged.
+    pub(crate) fn content(&self) -> Result<SlotContent, Undecodable> {
+        SlotContent::decode(&self.stored())
+    }
+
+    /// Returns word and value as they are; nothing if the slot is dead.
+    pub(crate) fn stored(&self) -> Stored {
+        self.held
+            .as_ref()
+            .map_or(Stored::NOTHING, |held| self.cell.live(held))
+    }
+
+    /// Leaves the slot as used at `seconds`: not idle, no longer chosen by a pass.
+    ///
+    /// # Context
+    ///
+    /// Leaves the section; may free a dead object (class lock).
+    pub(crate) fn touch(mut self, seconds: u32) {
+        let word = self
+            .stored()
+            .word
+            .with_accessed_seconds(seconds)
+            .without(Mark::Idle)
+            .without(Mark::Selected);
+        self.leave(Some(word));
+    }
+
+    /// Replaces the content and frees the old one.
+    ///
+    /// The new content is accounted before it is visible, the old one after it is freed, so that
+    /// no counter can be seen below zero because of this slot.
+    ///
+    /// # Context
+    ///
+    /// Leaves the section; frees the old object (class lock).
+    pub(crate) fn replace(mut self, new: SlotContent, seconds: u32) {
+        let Some(held) = self.held.take() else {
+            return;
+        };
+        let new = new.encode(seconds);
+        self.live.stats.stored(&new);
+        let old = self.cell.replace(held, new);
+        drop(self.section.take());
+        self.live.free(&old);
+    }
+
+    fn leave(&mut self, word: Option<SlotWord>) {
+        let Some(held) = self.held.take() else {
+            return;
+        };
+        let settled = match word {
+            Some(word) => self.cell.release(held, word),
+            None => self.cell.release_unchanged(held),
+        };
+        drop(self.section.take());
+        if let Settled::Dead(dead) = settled {
+            self.live.free_notified(&dead);
+        }
+    }
+}
+
+impl Drop for SlotGuard<'_> {
+    fn drop(&mut self) {
+        self.leave(None);
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device's figures. They live as long as the device, so readers never race with reset.
+//!
+//! Everything touched for each page is a per-CPU counter: writers never share a cache line, readers
+//! add up. Sums are clamped at zero, since a sum may catch a decrement before its increment.
+
+use super::{
+    live::PRIORITIES,
+    slot_word::{Kind, Stored}, //
+};
+use crate::{
+    kapi::{
+        num::PAGE_SIZE,
+        percpu::Counters, //
+    },
+    zcomp,
+    zsmalloc::PoolStats, //
+};
+use kernel::{prelude::*, sync::Arc};
+
+/// What is counted. Discriminants are places in the counter array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counter {
+    /// Slots that hold anything, pages.
+    Stored = 0,
+    /// Bytes of all objects in memory, headers not included.
+    CompressedBytes = 1,
+    /// Slots that hold a fill pattern, pages.
+    FillPages = 2,
+    /// Slots stored raw in memory, pages.
+    RawPages = 3,
+    /// Raw stores since `disksize`, pages; never falls.
+    RawStores = 4,
+    /// Reads that ended with an error, bios.
+    FailedReads = 5,
+    /// Writes that ended with an error, bios.
+    FailedWrites = 6,
+    /// Slot-free calls and discarded slots, whether or not they held anything.
+    NotifyFree = 7,
+    /// Slots freed because notify said so: the honest form of the above, pages.
+    NotifiedPages = 8,
+    /// Objects allocated on the slow path, after reclaim was allowed.
+    SlowAllocations = 9,
+}
+
+/// Number of [`Counter`]s.
+const COUNTERS: usize = 10;
+
+/// The counters of one device.
+pub(crate) struct DeviceStats {
+    counters: Counters<COUNTERS>,
+    /// The pool's figures, which outlive each pool.
+    pub(crate) pool: Arc<PoolStats>,
+    /// Contention on each codec's streams, by priority.
+    pub(crate) codecs: [Arc<zcomp::Stats>; PRIORITIES],
+}
+
+impl DeviceStats {
+    /// Returns a set of counters, all zero.
+    ///
+    /// # Context
+    ///
+    /// May sleep; allocates per-CPU memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        let codec = || Ok::<_, Error>(Arc::new(zcomp::Stats::new()?, GFP_KERNEL)?);
+        Ok(Self {
+            counters: Counters::new()?,
+            pool: Arc::new(PoolStats::new(), GFP_KERNEL)?,
+            codecs: [codec()?, codec()?, codec()?, codec()?],
+        })
+    }
+
+    /// Adds `delta` to this CPU's part of a counter.
+    ///
+    /// # Context
+    ///
+    /// Any, interrupts off included.
+    pub(crate) fn add(&self, counter: Counter, delta: i64) {
+        // CAST: an enum discriminant below `COUNTERS`.
+        self.counters.add(counter as usize, delta);
+    }
+
+    /// Returns the sum over all CPUs, never below zero.
+    ///
+    /// # Context
+    ///
+    /// Any. Costs one read a possible CPU.
+    pub(crate) fn sum(&self, counter: Counter) -> u64 {
+        // CAST: as in `add`.
+        self.counters.sum(counter as usize)
+    }
+
+    /// Sets everything to zero.
+    ///
+    /// # Context
+    ///
+    /// Called while the device has no I/O.
+    pub(crate) fn reset(&self) {
+        self.counters.reset();
+        self.pool.reset();
+        for codec in &self.codecs {
+            codec.reset();
+        }
+    }
+
+    /// Accounts content that appears in a slot.
+    pub(crate) fn stored(&self, stored: &Stored) {
+        self.account(stored, 1);
+    }
+
+    /// Accounts content that has been freed.
+    pub(crate) fn freed(&self, stored: &Stored) {
+        self.account(stored, -1);
+    }
+
+    fn account(&self, stored: &Stored, sign: i64) {
+        let page = i64::try_from(PAGE_SIZE).unwrap_or(i64::MAX);
+        let (kind_counter, bytes) = match stored.word.kind() {
+            Ok(Kind::Empty) | Err(_) => return,
+            Ok(Kind::Fill) => (Some(Counter::FillPages), 0),
+            Ok(Kind::Object) => (None, i64::from(stored.word.size_bytes())),
+            Ok(Kind::Raw) => (Some(Counter::RawPages), page),
+            Ok(Kind::Block) => (None, 0),
+        };
+        self.add(Counter::Stored, sign);
+        if bytes != 0 {
+            self.add(Counter::CompressedBytes, sign.wrapping_mul(bytes));
+        }
+        if let Some(counter) = kind_counter {
+            self.add(counter, sign);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The control files of a disk, one row each, and the words and formats that users know from zram.
+//!
+//! Names of the ABI are translated to rzram's words here and nowhere else: `huge` is raw, `same`
+//! is fill, `algo` is codec. A refused write leaves the device unchanged and one log line that
+//! names the rejected word and the legal ones.
+//!
+//! # Context
+//!
+//! Task context; handlers may sleep. All but `disksize` when read take the device lock, shared or
+//! exclusive as the rows say; none is ever taken by the I/O path.
+
+use super::{
+    lifecycle::{self, Choice},
+    parse::{self, ParseError},
+    stats::Counter,
+    Device, //
+};
+use crate::{
+    backends::{self, CodecParams},
+    kapi::{
+        disk::LiveDisk,
+        num::{usize_to_u64, PAGE_SIZE},
+        sysfs::{attributes, Emit}, //
+    },
+};
+use core::fmt::Write;
+use kernel::prelude::*;
+
+/// Longest name of a codec that is looked up, in bytes with its newline.
+const MAX_NAME_BYTES: usize = 127;
+
+attributes! {
+    /// The files of `/sys/block/rzramN`.
+    pub(super) static ATTRIBUTES: Device = [
+        Row::rw(c"disksize", show_disksize, lifecycle::set_disksize),
+        Row::ro(c"initstate", show_initstate),
+        Row::wo(c"reset", lifecycle::reset),
+        Row::wo(c"compact", store_compact),
+        Row::wo(c"mem_limit", store_mem_limit),
+        Row::wo(c"mem_used_max", store_mem_used_max),
+        Row::rw(c"comp_algorithm", show_comp_algorithm, store_comp_algorithm),
+        Row::ro(c"io_stat", show_io_stat),
+        Row::ro(c"mm_stat", show_mm_stat),
+        Row::ro(c"debug_stat", show_debug_stat),
+    ];
+}
+
+/// Returns the errno a user sees for a text that was refused.
+pub(crate) fn errno(e: ParseError) -> Error {
+    match e {
+        ParseError::Malformed => EINVAL,
+        ParseError::OutOfRange => ERANGE,
+    }
+}
+
+/// What is written too long to fit is cut by the page; that is no error of the reader's.
+fn emitted(result: core::fmt::Result) -> Result {
+    result.map_err(|_| ENOSPC)
+}
+
+fn show_disksize(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    emitted(writeln!(out, "{}", disk.config.read().disksize_bytes))
+}
+
+fn show_initstate(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    let config = disk.config.read();
+    let live = u8::from(disk.live.get(&config).is_some());
+    emitted(writeln!(out, "{live}"))
+}
+
+/// Compacts the pool. What is written does not matter, as long as it is something.
+fn store_compact(disk: &LiveDisk<Device>, _text: &[u8]) -> Result {
+    let config = disk.config.read();
+    let live = disk.live.get(&config).ok_or(EINVAL)?;
+    live.compact();
+    Ok(())
+}
+
+fn store_mem_limit(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    if !parse::has_number(text) {
+        disk.refuse("mem_limit", text, "a size such as 512M, or 0 for none");
+        return Err(EINVAL);
+    }
+    let bytes = parse::mem(text);
+    // Saturates: a limit near 2^64 must not wrap to "none".
+    let pages = bytes.div_ceil(usize_to_u64(PAGE_SIZE));
+    let _config = disk.config.write();
+    disk.limit_pages.store_relaxed(pages);
+    Ok(())
+}
+
+fn store_mem_used_max(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    if parse::dec(text, u64::MAX) != Ok(0) {
+        disk.refuse("mem_used_max", text, "0");
+        return Err(EINVAL);
+    }
+    let config = disk.config.read();
+    if disk.live.get(&config).is_some() {
+        disk.stats.pool.restart_peak();
+    }
+    Ok(())
+}
+
+fn show_comp_algorithm(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    let config = disk.config.read();
+    let chosen = config.choices.first().and_then(|c| c.as_ref());
+    for codec in backends::all() {
+        let name = codec.name();
+        let written = if chosen.is_some_and(|c| c.codec == codec) {
+            write!(out, "[{name}] ")
+        } else {
+            write!(out, "{name} ")
+        };
+        emitted(written)?;
+    }
+    emitted(writeln!(out))
+}
+
+fn store_comp_algorithm(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    if text.len() > MAX_NAME_BYTES {
+        return Err(E2BIG);
+    }
+    let Some(codec) = backends::lookup(parse::name(text)) else {
+        disk.refuse("comp_algorithm", text, "a name that reading the file lists");
+        return Err(EINVAL);
+    };
+    let mut config = disk.config.write();
+    if disk.live.get(&config).is_some() {
+        return Err(EBUSY);
+    }
+    if let Some(primary) = config.choices.first_mut() {
+        *primary = Some(Choice {
+            codec,
+            params: CodecParams::default(),
+        });
+    }
+    Ok(())
+}
+
+fn show_io_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    let _config = disk.config.read();
+    let stats = &disk.stats;
+    emitted(writeln!(
+        out,
+        "{:8} {:8} 0 {:8}",
+        stats.sum(Counter::FailedReads),
+        stats.sum(Counter::FailedWrites),
+        stats.sum(Counter::NotifyFree),
+    ))
+}
+
+fn show_mm_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    let config = disk.config.read();
+    if let Some(live) = disk.live.get(&config) {
+        live.drain_all();
+    }
+    let stats = &disk.stats;
+    let page = usize_to_u64(PAGE_SIZE);
+    let bytes = |pages: u64| pages.saturating_mul(page);
+    emitted(writeln!(
+        out,
+        "{:8} {:8} {:8} {:8} {:8} {:8} {:8} {:8} {:8}",
+        bytes(stats.sum(Counter::Stored)),
+        stats.sum(Counter::CompressedBytes),
+        bytes(stats.pool.total_pages()),
+        bytes(disk.limit_pages.load_relaxed()),
+        bytes(stats.pool.peak_pages()),
+        stats.sum(Counter::FillPages),
+        stats.pool.compacted_pages(),
+        stats.sum(Counter::RawPages),
+        stats.sum(Counter::RawStores),
+    ))
+}
+
+/// The second number of the second line counted slot-free calls that had to give up. None does.
+fn show_debug_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    let _config = disk.config.read();
+    emitted(writeln!(out, "version: 1\n0 {:8}", 0))
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which disks exist: the control class, device numbers, hot add and remove.
+//!
+//! # Locks
+//!
+//! The registry's mutex is the outermost of all. It protects the list of disks; what a disk holds
+//! is the device lock's. Adding and removing keep it throughout, so that both are one at a time, as
+//! users of zram know it. No attribute handler of a disk takes it, so waiting for those handlers
+//! under it ends.
+//!
+//! # Context
+//!
+//! May sleep everywhere.
+
+#![deny(unsafe_code)]
+
+use crate::{
+    device::{self, parse, Device, Shared},
+    kapi::{
+        class::{Class, Row},
+        disk::{Disk, Major},
+        num::usize_to_u64,
+        sysfs::Emit, //
+    }, //
+};
+use core::fmt::Write;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex}, //
+};
+
+/// The disks and what is needed to make more.
+#[pin_data]
+pub(crate) struct Registry {
+    prefix: &'static str,
+    shared: Arc<Shared>,
+    /// Sorted by number.
+    #[pin]
+    disks: Mutex<KVec<Disk<Device>>>,
+    /// Goes last: waits until the kernel has freed every disk.
+    major: Major,
+}
+
+impl Registry {
+    /// Returns a registry of disks named `prefix` and a number.
+    ///
+    /// # Context
+    ///
+    /// May sleep; allocates.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EBUSY` if there is no free major number.
+    pub(crate) fn new(
+        prefix: &'static str,
+        major_name: &'static CStr,
+        shared: Arc<Shared>,
+    ) -> Result<Arc<Self>> {
+        let major = Major::new(major_name)?;
+        let registry = Arc::pin_init(
+            pin_init!(Self {
+                prefix,
+                shared,
+                disks <- new_mutex!(KVec::new()),
+                major,
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(registry.into())
+    }
+
+    /// Creates a disk with the lowest free number and returns the number.
+    ///
+    /// # Context
+    ///
+    /// May sleep; takes the registry lock; allocates.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the block layer says; nothing is left behind.
+    pub(crate) fn add(&self) -> Result<u32> {
+        let mut disks = self.disks.lock();
+        // Memory first: nothing after the disk's creation may fail.
+        disks.reserve(1, GFP_KERNEL)?;
+        let at = disks
+            .iter()
+            .enumerate()
+            .position(|(at, disk)| u64::from(disk.number()) != usize_to_u64(at))
+            .unwrap_or(disks.len());
+        let number = u32::try_from(at).map_err(|_| ENOSPC)?;
+        let disk = Device::create(&self.major, self.prefix, number, self.shared.clone())?;
+        disks.insert_within_capacity(at, disk).map_err(|_| ENOMEM)?;
+        Ok(number)
+    }
+
+    /// Removes disk `number` with everything in it.
+    ///
+    /// # Context
+    ///
+    /// May sleep; takes the registry lock, and in it waits for handlers of the disk's files, a
+    /// reset that is under way included.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is none, `EBUSY` if it is open.
+    pub(crate) fn remove(&self, number: u32) -> Result {
+        let mut disks = self.disks.lock();
+        let at = disks
+            .iter()
+            .position(|disk| disk.number() == number)
+            .ok_or(ENODEV)?;
+        let disk = disks.remove(at).map_err(|_| ENODEV)?;
+        match disk.close() {
+            Ok(closing) => {
+                Device::finish(&closing.delete());
+                Ok(())
+            }
+            Err(disk) => {
+                // Its place is still free, and the list never shrinks its memory.
+                disks.insert_within_capacity(at, disk).map_err(|_| ENOMEM)?;
+                Err(EBUSY)
+            }
+        }
+    }
+
+    /// Removes every disk. For unload, which the kernel allows only with none of them open.
+    ///
+    /// # Context
+    ///
+    /// May sleep; takes the registry lock.
+    pub(crate) fn clear(&self) {
+        let mut disks = self.disks.lock();
+        while let Some(disk) = disks.pop() {
+            match disk.close() {
+                Ok(closing) => Device::finish(&closing.delete()),
+                // A kernel user that holds the disk without the module: removal is all that is left.
+                Err(disk) => drop(disk),
+            }
+        }
+    }
+}
+
+/// The files of the control class.
+const CONTROL: [Row<Registry>; 2] = [
+    Row::private_ro(c"hot_add", show_hot_add),
+    Row::wo(c"hot_remove", store_hot_remove),
+];
+
+/// Registers the control class under `name`.
+///
+/// # Context
+///
+/// May sleep; allocates.
+///
+/// # Errors
+///
+/// `ENOMEM`, `EEXIST` if the name is taken.
+pub(crate) fn control(name: &'static CStr, registry: Arc<Registry>) -> Result<Class<Registry>> {
+    Class::new(name, registry, &CONTROL)
+}
+
+/// Reading the file creates a disk, as users of zram know it.
+fn show_hot_add(registry: &Registry, out: &mut Emit<'_>) -> Result {
+    let number = registry.add()?;
+    writeln!(out, "{number}").map_err(|_| ENOSPC)
+}
+
+fn store_hot_remove(registry: &Registry, text: &[u8]) -> Result {
+    let number = parse::dec_i32(text)
+        .map_err(device::errno)
+        .and_then(|number| u32::try_from(number).map_err(|_| EINVAL))
+        .inspect_err(|_| {
+            let legal = "the number of a disk";
+            device::log_refused(registry.prefix, None, "hot_remove", text, legal);
+        })?;
+    registry.remove(number)
+}
