@@ -30,6 +30,7 @@ use crate::kapi::{
         AtomicBool,
         AtomicU32, //
     },
+    log::Quoted,
     sysfs::{
         show_into,
         Emit, //
@@ -208,20 +209,23 @@ unsafe extern "C" fn set_uint(word: *const c_char, param: *const bindings::kerne
     // SAFETY: the entry's argument is the static parameter.
     let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<UintParam>() };
     let mut value = 0;
-    from_result(|| {
-        // SAFETY: a word by the kernel's promise; it does not call without one, see `flags`.
-        to_result(unsafe { bindings::kstrtouint(word, 0, &mut value) })?;
-        let (min, max) = (this.min, this.max);
-        if value < min || value > max {
-            // SAFETY: the kernel passes one of our entries.
-            let name = unsafe { name_of(param) };
-            pr_warn!("parameter {name}: {value} is not within {min} to {max}\n");
-            return Err(EINVAL);
-        }
+    // SAFETY: a word by the kernel's promise; it does not call without one, see `flags`.
+    let mut done = to_result(unsafe { bindings::kstrtouint(word, 0, &mut value) });
+    if done.is_ok() && !(this.min..=this.max).contains(&value) {
+        done = Err(EINVAL);
+    }
+    match done {
         // ORDERING: relaxed; the value stands for itself.
-        this.value.store_relaxed(value);
-        Ok(0)
-    })
+        Ok(()) => this.value.store_relaxed(value),
+        Err(_) => {
+            let (min, max) = (this.min, this.max);
+            // SAFETY: the kernel passes one of our entries, and a word ended by a NUL.
+            let (name, word) = unsafe { (name_of(param), CStr::from_char_ptr(word)) };
+            let word = Quoted(word.to_bytes());
+            pr_warn!("parameter {name}: '{word}' is not a number from {min} to {max}\n");
+        }
+    }
+    from_result(|| done.map(|()| 0))
 }
 
 /// Prints a number.
