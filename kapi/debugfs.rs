@@ -156,13 +156,15 @@ pub(crate) struct Entry {
 trait Owned: Send + Sync {}
 
 /// A pinned file, which may be moved as a whole.
-struct Pinned<T: 'static>(#[expect(dead_code, reason = "held for its drop")] Pin<KBox<File<T>>>);
+struct Pinned<T: 'static> {
+    _file: Pin<KBox<File<T>>>,
+}
 
 impl<T: Send + Sync> Owned for Pinned<T> {}
 
 impl Entry {
     fn new<T: Send + Sync + 'static>(file: Pin<KBox<File<T>>>) -> Result<Self> {
-        let file: KBox<dyn Owned> = KBox::new(Pinned(file), GFP_KERNEL)?;
+        let file: KBox<dyn Owned> = KBox::new(Pinned { _file: file }, GFP_KERNEL)?;
         Ok(Self { _file: file })
     }
 }
