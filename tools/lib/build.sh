@@ -56,14 +56,25 @@ module_path() {
 	printf '%s/%s/rzram.ko' "$RZ_CACHE" "$(flavor_dir "$1")"
 }
 
-# build_programs: compile selftests/bin with Debian's crates.
+# cargo_in_root TARGET CRATE SUBCOMMAND [ARG...]: cargo on a crate of the checkout with Debian's crates,
+# its build folder in the cache. CARGO_HOME's configuration also reaches cargo's own subcommands.
+cargo_in_root() {
+	local target=$1 crate=$2
+	shift 2
+	mkdir -p "$RZ_CACHE/cargo"
+	cmp -s "$RZ_TOP/tools/lib/cargo.toml" "$RZ_CACHE/cargo/config.toml" ||
+		cp "$RZ_TOP/tools/lib/cargo.toml" "$RZ_CACHE/cargo/config.toml"
+	in_root env CARGO_HOME="$RZ_IN_CACHE/cargo" CARGO_TERM_COLOR=never \
+		CARGO_TARGET_DIR="$RZ_IN_CACHE/$(flavor_dir "$target")" RUSTFLAGS="${RZ_RUSTFLAGS:-}" \
+		RZRAM_TIER="${RZRAM_TIER:-test}" \
+		cargo "$1" --manifest-path "$RZ_IN_TOP/$crate/Cargo.toml" --locked --offline "${@:2}"
+}
+
+# build_programs: compile selftests/bin.
 build_programs() {
 	local log=$RZ_LOG/build-programs.log
 	[ -e "$RZ_TOP/selftests/bin/Cargo.toml" ] || return 0
-	if ! in_root env CARGO_HOME="$RZ_IN_CACHE/cargo" CARGO_TERM_COLOR=never \
-		cargo --config "$RZ_IN_TOP/tools/lib/cargo.toml" build --release --locked --offline \
-		--manifest-path "$RZ_IN_TOP/selftests/bin/Cargo.toml" \
-		--target-dir "$RZ_IN_CACHE/$(flavor_dir programs)" >"$log" 2>&1; then
+	if ! cargo_in_root programs selftests/bin build --release >"$log" 2>&1; then
 		cat "$log" >&2
 		say "the guest programs do not build"
 		return 1

@@ -23,7 +23,7 @@ package_version() {
 # select_kernel: decide on one version and write it down; later runs keep to it.
 select_kernel() {
 	local series found release version part chosen=$RZ_CACHE/kernel.selected
-	series=$(tr -d '[:space:]' <"$RZ_TOP/tools/kernel-series")
+	series=$(grep -v '^#' "$RZ_TOP/tools/kernel-series" | tr -d '[:space:]')
 	if [ -e "$chosen" ] && grep -qx "WANTED=$series" "$chosen"; then
 		return 0
 	fi
