@@ -138,6 +138,17 @@ pub(super) struct Leftover {
     _later: Option<KBox<LaterPages>>,
 }
 
+/// How a class is doing, as [`Inner::look`] sees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It needs all its pages.
+    Compact,
+    /// It has pages it does not need yet, and takes more and more of them.
+    Growing,
+    /// It has such pages and takes none.
+    Resting,
+}
+
 /// Outcome of [`Inner::put`].
 pub(super) enum Put {
     /// The object is gone, its zspage stays.
@@ -161,6 +172,8 @@ pub(super) struct Inner {
     token: Token,
     lists: Lists,
     growing: Option<Zs>,
+    /// Places used of the zspage that grows, when somebody last looked whether the class rests.
+    seen: u16,
     counts: Counts,
 }
 
@@ -171,6 +184,7 @@ impl Inner {
             token: Token::new(number),
             lists: Lists::new(),
             growing: None,
+            seen: 0,
             counts: Counts::default(),
         }
     }
@@ -287,6 +301,19 @@ impl Inner {
             let needed = self.shape.pages_for(state.fresh).max(1);
             usize_to_u64(usize::from(state.pages).saturating_sub(needed))
         })
+    }
+
+    /// Returns whether pages are not needed yet, and if so, whether none was put to use since the
+    /// last look: then the class rests.
+    pub(super) fn look(&mut self) -> Look {
+        if self.unneeded_pages() == 0 {
+            return Look::Compact;
+        }
+        let fresh = self.growing.map_or(0, |zs| zs.state(&self.token).fresh);
+        match core::mem::replace(&mut self.seen, fresh) == fresh {
+            true => Look::Resting,
+            false => Look::Growing,
+        }
     }
 
     /// Frees the object in a place.

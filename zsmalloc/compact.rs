@@ -30,6 +30,7 @@ use super::{
         Class,
         Put, //
     },
+    drain::DrainCause,
     mem::Zs,
     pool::Pool,
     Owner,
@@ -57,7 +58,7 @@ impl Pool {
     /// Moves objects together and returns how many pages that gave back.
     ///
     /// One compaction runs in a pool at a time; a second one returns 0 at once. Objects waiting to
-    /// be freed are in nobody's slot and cannot move, so pending frees are best drained before.
+    /// be freed are in nobody's slot and cannot move, so they are freed first.
     ///
     /// # Context
     ///
@@ -69,7 +70,7 @@ impl Pool {
         if self.compacting.swap_full(true) {
             return 0;
         }
-        let mut freed = 0u64;
+        let mut freed = self.drain_now(DrainCause::Compact).pages;
         // Largest places first, as most memory is there.
         for class in self.classes().rev() {
             freed = freed

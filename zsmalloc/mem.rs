@@ -36,8 +36,8 @@
 //!
 //! A `Zs` is the address of a live descriptor, without a lifetime. It comes from three places, and
 //! is used only as long as that place vouches for it: from a list or a field of the class, while
-//! the class is locked; from the compaction, while it has the zspage isolated; from an object id, while
-//! the object exists, that is while its slot is held, or until the id is freed.
+//! the class is locked; from the compaction, while it has the zspage isolated; from an object id,
+//! while the object exists, that is while its slot is held, or until the id is freed.
 
 use super::{
     fullness::Group,
@@ -207,8 +207,8 @@ impl Zs {
     }
 
     /// Returns the number of the zspage's class.
-    pub(super) fn class(self) -> usize {
-        self.descriptor().class.into()
+    pub(super) fn class(self) -> u16 {
+        self.descriptor().class
     }
 
     /// Returns the id of one of its objects.

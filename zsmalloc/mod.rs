@@ -43,14 +43,21 @@
 //! | `class.rs` | one size class, and its lock |
 //! | `pool.rs` | storing, finding, freeing |
 //! | `compact.rs` | moving objects out of the emptiest zspages |
+//! | `batch.rs` | objects to be freed, in a good order |
+//! | `drain.rs` | deferred frees, and what triggers them |
 //! | `stats.rs` | counters, and the table of classes |
 //!
 //! # Lock order
 //!
 //! | | lock | protects | sleeps, allocates under it |
 //! |---|---|---|---|
-//! | 1 | an owner's slot (`device`) | that object's existence and bytes | no, no |
-//! | 2 | class (`class.rs`) | lists, states, headers, counts of one class | no, no |
+//! | 1 | gate (`drain.rs`) | that `drain_all` leaves nothing in anybody's hands | yes, no |
+//! | 2 | an owner's slot (`device`) | that object's existence and bytes | no, no |
+//! | 3 | class (`class.rs`) | lists, states, headers, counts of one class | no, no |
+//! | 4 | batch (`drain.rs`) | open and spare batches of one CPU | no, no |
+//!
+//! The gate is tried where a slot or a stream may be held. Class and batch locks are in fact never
+//! held together.
 //!
 //! A slot's holder may take a class lock. Against the order a slot is only *tried*, by
 //! [`Owner::try_relocate`], under one class lock. No two class locks are held at once. The flag of
@@ -60,12 +67,17 @@
 
 #![deny(unsafe_code)]
 
+mod batch;
 mod class;
 mod compact;
+mod drain;
 mod fullness;
 mod geometry;
 mod list;
-#[expect(unsafe_code, reason = "the pool's page memory; the other files are safe")]
+#[expect(
+    unsafe_code,
+    reason = "the pool's page memory; the other files are safe"
+)]
 mod mem;
 mod object;
 mod pool;
@@ -80,9 +92,18 @@ pub(crate) use pool::{
     AllocError,
     NewObject,
     Pool,
+    PoolBox,
     PoolConfig, //
 };
 pub(crate) use stats::PoolStats;
+pub(crate) use batch::{
+    FreeBatch,
+    BATCH, //
+};
+pub(crate) use drain::{
+    DrainCause,
+    Drained, //
+};
 
 /// Proof that a slot is held: implemented by the guard of a slot, and by nothing else.
 ///

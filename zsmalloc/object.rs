@@ -77,6 +77,9 @@ const _: () = {
 pub(crate) struct ObjectId(u64);
 
 impl ObjectId {
+    /// Stands for no object.
+    pub(super) const NONE: Self = Self(0);
+
     /// Packs a descriptor's address and an index.
     ///
     /// `address` is a multiple of [`DESCRIPTOR_ALIGN`] and `index` below [`MAX_OBJECTS`]; stray

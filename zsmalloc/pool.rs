@@ -26,9 +26,15 @@
 use super::{
     class::{
         Class,
+        Look,
         Need,
         Put,
         Supply, //
+    },
+    drain::{
+        self,
+        Deferred,
+        DrainCause, //
     },
     geometry::{
         class_of,
@@ -66,6 +72,10 @@ use crate::kapi::{
     page::{
         Pages,
         MAX_RUN, //
+    },
+    work::{
+        Worker,
+        Workqueue, //
     }, //
 };
 use kernel::{
@@ -77,10 +87,14 @@ use kernel::{
 const RAW: usize = CLASSES;
 
 /// How a pool is to work.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct PoolConfig {
     /// Ask for pages in a row first.
     pub(crate) linear: bool,
+    /// Have batches for deferred frees; without them [`Worker::free_later`] frees at once.
+    pub(crate) batches: bool,
+    /// Runs the drains.
+    pub(crate) queue: Arc<Workqueue>,
 }
 
 /// Why an object could not be stored.
@@ -93,15 +107,22 @@ pub(crate) enum AllocError {
     Invalid,
 }
 
+/// A pool with its work items, pinned.
+pub(crate) type PoolBox = Pin<KBox<Worker<Pool>>>;
+
 /// A pool of objects.
 ///
-/// Its owner frees every object before dropping it; see [`Drop`].
+/// Its owner frees every object before dropping it; see [`Drop`]. The work items, which belong to
+/// the [`Worker`] around it, are stopped before that.
 pub(crate) struct Pool {
     classes: KVec<Pin<KBox<Class>>>,
     raw_pages: AtomicU64,
     /// A compaction runs.
     pub(super) compacting: AtomicBool,
-    config: PoolConfig,
+    /// The item that looks for classes at rest is queued.
+    resting: AtomicBool,
+    linear: bool,
+    deferred: Option<Deferred>,
     pub(super) stats: Arc<PoolStats>,
 }
 
@@ -115,7 +136,7 @@ impl Pool {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(stats: Arc<PoolStats>, config: PoolConfig) -> Result<Pin<KBox<Self>>> {
+    pub(crate) fn new(stats: Arc<PoolStats>, config: PoolConfig) -> Result<PoolBox> {
         let mut classes = KVec::with_capacity(CLASSES, GFP_KERNEL)?;
         for (number, shape) in (0..).zip(&SHAPES) {
             classes.push(
@@ -127,10 +148,15 @@ impl Pool {
             classes,
             raw_pages: AtomicU64::new(0),
             compacting: AtomicBool::new(false),
-            config,
+            resting: AtomicBool::new(false),
+            linear: config.linear,
+            deferred: match config.batches {
+                true => Some(Deferred::new()?),
+                false => None,
+            },
             stats,
         };
-        Ok(KBox::pin(pool, GFP_KERNEL)?)
+        KBox::pin_init(Worker::new(config.queue, drain::items(), pool), GFP_KERNEL)
     }
 
     /// Returns the smallest length that is stored raw: its place would be as large as a page.
@@ -143,6 +169,11 @@ impl Pool {
     /// Classes ascend with the size; raw pages come behind the last one.
     pub(crate) fn class_index(len: usize) -> usize {
         class_of(len).unwrap_or(RAW)
+    }
+
+    /// Returns the pool's counters.
+    pub(crate) fn stats(&self) -> &Arc<PoolStats> {
+        &self.stats
     }
 
     /// Returns how many pages the pool holds.
@@ -160,70 +191,8 @@ impl Pool {
         self.classes.iter().map(|class| &**class)
     }
 
-    fn class(&self, number: usize) -> Option<&Class> {
+    pub(super) fn class(&self, number: usize) -> Option<&Class> {
         self.classes.get(number).map(|class| &**class)
-    }
-
-    /// Makes room for an object of `len` bytes that the slot `owner` will hold.
-    ///
-    /// Lengths from [`Pool::raw_threshold`] on get a page of their own and are best given as
-    /// `PAGE_SIZE`, as only a raw page can hold one. New pages come from near `node` if it can be.
-    ///
-    /// # Context
-    ///
-    /// As `policy` says; in atomic context with one that does not sleep, interrupts on or off.
-    /// Takes the class lock for short. Under it, memory is neither taken nor given back. Pages in a row
-    /// are asked for with [`Policy::Comfort`], only a single page with `policy`.
-    ///
-    /// # Errors
-    ///
-    /// [`AllocError`]; nothing has changed.
-    pub(crate) fn alloc(
-        &self,
-        len: usize,
-        owner: u32,
-        policy: Policy,
-        node: Option<u32>,
-    ) -> Result<NewObject<'_>, AllocError> {
-        if len == 0 || len > PAGE_SIZE || owner >= OWNER_LIMIT {
-            return Err(AllocError::Invalid);
-        }
-        let place = match class_of(len).and_then(|number| self.class(number)) {
-            Some(class) => self.alloc_in(class, owner, policy, node)?,
-            None => self.alloc_raw(policy, node)?,
-        };
-        Ok(NewObject {
-            pool: self,
-            place: Some(place),
-        })
-    }
-
-    fn alloc_in(
-        &self,
-        class: &Class,
-        owner: u32,
-        policy: Policy,
-        node: Option<u32>,
-    ) -> Result<Place, AllocError> {
-        // Ends: a turn that brings nothing means that another CPU stored or freed an object.
-        loop {
-            let need = match class.inner.lock().take(owner) {
-                Ok(place) => return Ok(place),
-                Err(need) => need,
-            };
-            let supply = self
-                .supply(class, need, policy, node)
-                .ok_or(AllocError::NoMemory)?;
-            let mut inner = class.inner.lock();
-            let (pages, leftover) = inner.grow(supply);
-            let place = inner.take(owner);
-            drop(inner);
-            drop(leftover);
-            self.stats.add_pages(pages);
-            if let Ok(place) = place {
-                return Ok(place);
-            }
-        }
     }
 
     /// Gets what a class needs to grow: all its missing pages in a row, or one.
@@ -251,7 +220,7 @@ impl Pool {
 
     fn pages(&self, need: Need, policy: Policy, node: Option<u32>) -> Option<Pages> {
         let run = need.pages.min(MAX_RUN);
-        if run > 1 && self.config.linear && !need.single {
+        if run > 1 && self.linear && !need.single {
             let pages = Pages::alloc(run, Policy::Comfort, node);
             self.stats.add_linear(pages.is_some());
             if pages.is_some() {
@@ -287,7 +256,7 @@ impl Pool {
         let Some(zs) = Zs::of(id) else {
             return Pieces::One(Src::from_slice(&[]));
         };
-        match self.class(zs.class()) {
+        match self.class(zs.class().into()) {
             Some(class) => {
                 let (offset, room) = class.shape.bytes_of(id.index());
                 zs.pieces(offset, len.min(room))
@@ -303,10 +272,15 @@ impl Pool {
     /// Any but a hard or soft interrupt, interrupts on or off. Takes the class lock for short; a
     /// zspage that this empties goes back to the page allocator after it.
     pub(crate) fn free(&self, id: ObjectId) {
+        self.free_one(id);
+    }
+
+    /// As [`Pool::free`]; returns how many pages that gave back.
+    pub(super) fn free_one(&self, id: ObjectId) -> u64 {
         let Some(zs) = Zs::of(id) else {
-            return;
+            return 0;
         };
-        let put = match self.class(zs.class()) {
+        let put = match self.class(zs.class().into()) {
             Some(class) => class.inner.lock().put(zs, id.index()),
             None => {
                 self.raw_pages.fetch_sub_relaxed(1);
@@ -314,12 +288,18 @@ impl Pool {
             }
         };
         match put {
-            Put::Kept => (),
-            Put::Emptied(zspage) => {
-                self.give_back(zspage);
+            Put::Kept => 0,
+            Put::Emptied(zspage) => self.give_back(zspage),
+            Put::Missing => {
+                pr_err!("an object was freed twice\n");
+                0
             }
-            Put::Missing => pr_err!("an object was freed twice\n"),
         }
+    }
+
+    /// Returns the batches for deferred frees, if there are any.
+    pub(super) fn deferred(&self) -> Option<&Deferred> {
+        self.deferred.as_ref()
     }
 
     /// Frees a zspage and counts its pages out.
@@ -346,6 +326,35 @@ impl Pool {
         self.classes().map(|class| self.trim_class(class)).sum()
     }
 
+    /// Takes the unneeded pages of classes at rest; returns whether other classes have some.
+    pub(super) fn trim_resting(&self) -> bool {
+        let mut has_more = false;
+        for class in self.classes() {
+            let look = class.inner.lock().look();
+            match look {
+                Look::Compact => {}
+                Look::Growing => has_more = true,
+                Look::Resting => {
+                    self.trim_class(class);
+                }
+            }
+        }
+        has_more
+    }
+
+    /// Returns whether the look for classes at rest is to be queued.
+    pub(super) fn start_rest(&self) -> bool {
+        // ORDERING: relaxed looks are enough: a class grew before this, and whoever cleared the
+        // flag looks at all classes, under their locks, after that.
+        !self.resting.load_relaxed() && !self.resting.swap_full(true)
+    }
+
+    /// Notes that it is not queued any more.
+    pub(super) fn end_rest(&self) {
+        // ORDERING: full, before the classes are looked at; pairs with `start_rest`.
+        self.resting.swap_full(false);
+    }
+
     pub(super) fn trim_class(&self, class: &Class) -> u64 {
         let mut total = 0u64;
         loop {
@@ -362,6 +371,80 @@ impl Pool {
     }
 }
 
+impl Worker<Pool> {
+    /// Makes room for an object of `len` bytes that the slot `owner` will hold.
+    ///
+    /// Lengths from [`Pool::raw_threshold`] on get a page of their own and are best given as
+    /// `PAGE_SIZE`, as only a raw page can hold one. New pages come from near `node` if it can be.
+    ///
+    /// # Context
+    ///
+    /// As `policy` says; in atomic context with one that does not sleep, interrupts on or off.
+    /// Takes the class lock for short; under it, memory is neither taken nor given back. Pages in a
+    /// row are asked for with [`Policy::Comfort`], only a single page with `policy`. A policy that
+    /// sleeps frees pending objects before it takes pages.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`]; nothing has changed.
+    pub(crate) fn alloc(
+        &self,
+        len: usize,
+        owner: u32,
+        policy: Policy,
+        node: Option<u32>,
+    ) -> Result<NewObject<'_>, AllocError> {
+        if len == 0 || len > PAGE_SIZE || owner >= OWNER_LIMIT {
+            return Err(AllocError::Invalid);
+        }
+        let place = match class_of(len).and_then(|number| self.class(number)) {
+            Some(class) => self.alloc_in(class, owner, policy, node)?,
+            None => self.alloc_raw(policy, node)?,
+        };
+        Ok(NewObject {
+            pool: self,
+            place: Some(place),
+        })
+    }
+
+    fn alloc_in(
+        &self,
+        class: &Class,
+        owner: u32,
+        policy: Policy,
+        node: Option<u32>,
+    ) -> Result<Place, AllocError> {
+        let mut has_drained = !policy.may_sleep() || self.stats.pending() == 0;
+        // Ends: a turn that brings nothing means that another CPU stored or freed an object.
+        loop {
+            let need = match class.inner.lock().take(owner) {
+                Ok(place) => return Ok(place),
+                Err(need) => need,
+            };
+            if !has_drained {
+                has_drained = true;
+                self.drain_some(drain::ALLOC_OBJECTS, DrainCause::Allocation);
+                continue;
+            }
+            let supply = self
+                .supply(class, need, policy, node)
+                .ok_or(AllocError::NoMemory)?;
+            let mut inner = class.inner.lock();
+            let (pages, leftover) = inner.grow(supply);
+            let place = inner.take(owner);
+            drop(inner);
+            drop(leftover);
+            self.stats.add_pages(pages);
+            if pages > 1 {
+                self.rest_soon();
+            }
+            if let Ok(place) = place {
+                return Ok(place);
+            }
+        }
+    }
+}
+
 /// [`RAW`] as descriptors have it.
 const RAW_NUMBER: u16 = {
     assert!(RAW < 1 << 16);
@@ -370,11 +453,12 @@ const RAW_NUMBER: u16 = {
 };
 
 impl Drop for Pool {
-    /// Complains about pages that are left.
+    /// Frees what is pending, and complains about pages that are left then.
     ///
     /// Objects are freed by who owns them: the pool could give their pages back, but not correct
     /// the owner's figures, and a missing free is a fault to be seen.
     fn drop(&mut self) {
+        self.drain_all(DrainCause::Reset);
         let pages: u64 = self.classes().map(|c| c.inner.lock().counts().pages).sum();
         let raw = self.raw_pages();
         if pages != 0 || raw != 0 {

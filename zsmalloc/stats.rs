@@ -13,6 +13,7 @@ use super::{
         Class,
         Counts, //
     },
+    drain::DrainCause,
     fullness::{
         Group,
         GROUPS, //
@@ -33,6 +34,10 @@ pub(crate) struct PoolStats {
     linear_made: AtomicU64,
     linear_failed: AtomicU64,
     pages_trimmed: AtomicU64,
+    pending: AtomicU64,
+    synchronous: AtomicU64,
+    longest_pending_ns: AtomicU64,
+    drained: [AtomicU64; DrainCause::COUNT],
 }
 
 impl PoolStats {
@@ -45,6 +50,10 @@ impl PoolStats {
             linear_made: AtomicU64::new(0),
             linear_failed: AtomicU64::new(0),
             pages_trimmed: AtomicU64::new(0),
+            pending: AtomicU64::new(0),
+            synchronous: AtomicU64::new(0),
+            longest_pending_ns: AtomicU64::new(0),
+            drained: [const { AtomicU64::new(0) }; DrainCause::COUNT],
         }
     }
 
@@ -81,12 +90,39 @@ impl PoolStats {
         self.pages_trimmed.load_relaxed()
     }
 
-    /// Sets everything but the present number of pages to zero, for a device that is reset.
+    /// Returns how many objects wait in full batches to be freed. Draining nothing, it is cheap;
+    /// the open batches are not counted, which is fewer than one batch a CPU for some milliseconds.
+    pub(crate) fn pending(&self) -> u64 {
+        self.pending.load_relaxed()
+    }
+
+    /// Returns how many objects were freed at once because all batches were under way.
+    pub(crate) fn synchronous(&self) -> u64 {
+        self.synchronous.load_relaxed()
+    }
+
+    /// Returns the longest time that a batch waited, from its first object to its end.
+    pub(crate) fn longest_pending_ns(&self) -> u64 {
+        self.longest_pending_ns.load_relaxed()
+    }
+
+    /// Returns how many objects were drained for a cause.
+    pub(crate) fn drained(&self, cause: DrainCause) -> u64 {
+        // CAST: a discriminant below `COUNT`.
+        self.drained
+            .get(cause as usize)
+            .map_or(0, AtomicU64::load_relaxed)
+    }
+
+    /// Sets everything but what is so at present to zero, for a device that is reset.
     pub(crate) fn reset(&self) {
         self.pages_compacted.store_relaxed(0);
         self.linear_made.store_relaxed(0);
         self.linear_failed.store_relaxed(0);
         self.pages_trimmed.store_relaxed(0);
+        self.synchronous.store_relaxed(0);
+        self.longest_pending_ns.store_relaxed(0);
+        self.drained.iter().for_each(|cell| cell.store_relaxed(0));
         self.restart_peak();
     }
 
@@ -106,6 +142,29 @@ impl PoolStats {
 
     pub(super) fn add_trimmed(&self, pages: usize) {
         self.pages_trimmed.fetch_add_relaxed(usize_to_u64(pages));
+    }
+
+    pub(super) fn add_pending(&self, objects: usize) {
+        self.pending.fetch_add_relaxed(usize_to_u64(objects));
+    }
+
+    pub(super) fn sub_pending(&self, objects: usize) {
+        self.pending.fetch_sub_relaxed(usize_to_u64(objects));
+    }
+
+    pub(super) fn add_synchronous(&self) {
+        self.synchronous.fetch_add_relaxed(1);
+    }
+
+    pub(super) fn saw_pending_ns(&self, ns: u64) {
+        self.longest_pending_ns.fetch_max_relaxed(ns);
+    }
+
+    pub(super) fn add_drained(&self, cause: DrainCause, objects: usize) {
+        // CAST: a discriminant below `COUNT`.
+        if let Some(cell) = self.drained.get(cause as usize) {
+            cell.fetch_add_relaxed(usize_to_u64(objects));
+        }
     }
 
     pub(super) fn add_linear(&self, got: bool) {
