@@ -21,16 +21,26 @@
 //!
 //! # Why not the kernel crate alone
 //!
-//! It has no and/or/not, and each of its loads and stores is a call into a C helper. Relaxed loads
-//! and stores of machine words are volatile accesses on every 64-bit machine, so they are made
-//! inline here; everything else goes through the kernel crate or its helpers.
+//! It has no and/or, and each of its operations is a call into a C helper. Relaxed loads and stores
+//! of machine words are volatile accesses on every 64-bit machine, so they are made inline here;
+//! `atomic_word.rs` does the like for the rest where the processor allows it.
 //!
 //! # Who may run with whom
 //!
 //! Any context, any CPU, interrupts on or off. Nothing here sleeps, allocates or fails.
 
+use super::{
+    atomic_word::{
+        pointer_acquire,
+        Half,
+        Word, //
+    },
+    num::{
+        u64_to_usize,
+        usize_to_u64, //
+    }, //
+};
 use kernel::{
-    bindings,
     sync::{
         atomic::{
             Acquire,
@@ -43,12 +53,21 @@ use kernel::{
     }, //
 };
 
-/// Defines one integer facade; `$int` must be as wide as a register or as an `int`.
+/// Returns its argument, where a cell holds the number as it is.
+#[inline(always)]
+const fn same<T: Copy>(value: T) -> T {
+    value
+}
+
+/// Defines one integer facade: its name, its number, the cell, and the ways into and out of it.
 macro_rules! integer {
-    ($(#[$doc:meta])* $name:ident, $int:ty) => {
+    ($(#[$doc:meta])* $name:ident, $int:ty, $cell:ty, $into:ident, $from:ident) => {
         $(#[$doc])*
         #[repr(transparent)]
-        pub(crate) struct $name(Atomic<$int>);
+        pub(crate) struct $name($cell);
+
+        // SAFETY: a cell is its integer in memory, and zero is a value of every integer.
+        unsafe impl pin_init::Zeroable for $name {}
 
         // Not every width needs every order; the set is the same so that a cell may change its
         // width without a change here.
@@ -57,7 +76,7 @@ macro_rules! integer {
             /// Returns a new cell that holds `value`.
             #[inline]
             pub(crate) const fn new(value: $int) -> Self {
-                Self(Atomic::new(value))
+                Self(<$cell>::new($into(value)))
             }
 
             /// Returns the value.
@@ -67,13 +86,7 @@ macro_rules! integer {
                 // - The pointer comes from a live cell: valid and aligned.
                 // - A volatile read of an aligned word is `READ_ONCE()`, which LKMM counts as an
                 //   atomic access, so a concurrent write is no data race.
-                unsafe { self.0.as_ptr().read_volatile() }
-            }
-
-            /// Returns the value; pairs with a release of the same cell.
-            #[inline]
-            pub(crate) fn load_acquire(&self) -> $int {
-                self.0.load(Acquire)
+                $from(unsafe { self.0.as_ptr().read_volatile() })
             }
 
             /// Sets the value.
@@ -83,94 +96,112 @@ macro_rules! integer {
                 // - The pointer comes from a live cell: valid and aligned.
                 // - A volatile write of an aligned word is `WRITE_ONCE()`, an atomic access under
                 //   LKMM; 64-bit machines need no lock for it against read-modify-write.
-                unsafe { self.0.as_ptr().write_volatile(value) }
+                unsafe { self.0.as_ptr().write_volatile($into(value)) }
+            }
+
+            /// Returns the value; pairs with a release of the same cell.
+            #[inline]
+            pub(crate) fn load_acquire(&self) -> $int {
+                $from(self.0.load_acquire())
             }
 
             /// Sets the value; pairs with an acquire of the same cell.
             #[inline]
             pub(crate) fn store_release(&self, value: $int) {
-                self.0.store(value, Release)
+                self.0.store_release($into(value))
             }
 
             /// Sets the value and returns the old one.
             #[inline]
             pub(crate) fn swap_full(&self, value: $int) -> $int {
-                self.0.xchg(value, Full)
+                $from(self.0.swap($into(value), Full))
             }
 
             /// Sets the value and returns the old one, with acquire order.
             #[inline]
             pub(crate) fn swap_acquire(&self, value: $int) -> $int {
-                self.0.xchg(value, Acquire)
+                $from(self.0.swap($into(value), Acquire))
             }
 
             /// Sets the value and returns the old one, with release order.
             #[inline]
             pub(crate) fn swap_release(&self, value: $int) -> $int {
-                self.0.xchg(value, Release)
+                $from(self.0.swap($into(value), Release))
             }
 
             /// Sets the value and returns the old one, without any order.
             #[inline]
             pub(crate) fn swap_relaxed(&self, value: $int) -> $int {
-                self.0.xchg(value, Relaxed)
+                $from(self.0.swap($into(value), Relaxed))
             }
 
             /// Replaces `old` by `new`; returns the old value, or the one found instead.
             #[inline]
             pub(crate) fn cmpxchg_full(&self, old: $int, new: $int) -> Result<$int, $int> {
-                self.0.cmpxchg(old, new, Full)
+                match self.0.cmpxchg($into(old), $into(new), Full) {
+                    Ok(before) => Ok($from(before)),
+                    Err(found) => Err($from(found)),
+                }
             }
 
             /// As [`Self::cmpxchg_full`], with acquire order.
             #[inline]
             pub(crate) fn cmpxchg_acquire(&self, old: $int, new: $int) -> Result<$int, $int> {
-                self.0.cmpxchg(old, new, Acquire)
+                match self.0.cmpxchg($into(old), $into(new), Acquire) {
+                    Ok(before) => Ok($from(before)),
+                    Err(found) => Err($from(found)),
+                }
             }
 
             /// As [`Self::cmpxchg_full`], with release order.
             #[inline]
             pub(crate) fn cmpxchg_release(&self, old: $int, new: $int) -> Result<$int, $int> {
-                self.0.cmpxchg(old, new, Release)
+                match self.0.cmpxchg($into(old), $into(new), Release) {
+                    Ok(before) => Ok($from(before)),
+                    Err(found) => Err($from(found)),
+                }
             }
 
             /// As [`Self::cmpxchg_full`], without any order.
             #[inline]
             pub(crate) fn cmpxchg_relaxed(&self, old: $int, new: $int) -> Result<$int, $int> {
-                self.0.cmpxchg(old, new, Relaxed)
+                match self.0.cmpxchg($into(old), $into(new), Relaxed) {
+                    Ok(before) => Ok($from(before)),
+                    Err(found) => Err($from(found)),
+                }
             }
 
             /// Adds, wrapping, and returns the old value.
             #[inline]
             pub(crate) fn fetch_add_full(&self, value: $int) -> $int {
-                self.0.fetch_add(value, Full)
+                $from(self.0.fetch_add($into(value), Full))
             }
 
             /// Adds, wrapping, and returns the old value, without any order.
             #[inline]
             pub(crate) fn fetch_add_relaxed(&self, value: $int) -> $int {
-                self.0.fetch_add(value, Relaxed)
+                $from(self.0.fetch_add($into(value), Relaxed))
             }
 
             /// Subtracts, wrapping, and returns the old value.
             #[inline]
             pub(crate) fn fetch_sub_full(&self, value: $int) -> $int {
-                self.0.fetch_sub(value, Full)
+                $from(self.0.fetch_add($into(value).wrapping_neg(), Full))
             }
 
             /// Subtracts, wrapping, and returns the old value, with release order.
             #[inline]
             pub(crate) fn fetch_sub_release(&self, value: $int) -> $int {
-                self.0.fetch_sub(value, Release)
+                $from(self.0.fetch_add($into(value).wrapping_neg(), Release))
             }
 
             /// Subtracts, wrapping, and returns the old value, without any order.
             #[inline]
             pub(crate) fn fetch_sub_relaxed(&self, value: $int) -> $int {
-                self.0.fetch_sub(value, Relaxed)
+                $from(self.0.fetch_add($into(value).wrapping_neg(), Relaxed))
             }
 
-            /// Raises the value to at least `value`, without any order.
+            /// Raises the value to at least `value`, without any order, and returns the old one.
             ///
             /// Costs one load when there is nothing to raise, so it suits high-water marks.
             #[inline]
@@ -191,99 +222,71 @@ macro_rules! integer {
 integer!(
     /// A 64-bit cell.
     AtomicU64,
-    u64
-);
-integer!(
-    /// A 32-bit cell.
-    AtomicU32,
-    u32
+    u64,
+    Word,
+    same,
+    same
 );
 integer!(
     /// A cell of the machine's word.
     AtomicUsize,
-    usize
+    usize,
+    Word,
+    usize_to_u64,
+    u64_to_usize
+);
+integer!(
+    /// A 32-bit cell.
+    AtomicU32,
+    u32,
+    Half,
+    same,
+    same
 );
 
 #[allow(dead_code)]
 impl AtomicU64 {
-    /// Returns the address as the C helpers want it.
-    #[inline]
-    fn as_c(&self) -> *mut bindings::atomic64_t {
-        self.0.as_ptr().cast()
-    }
-
     /// Returns the address of the word, for C code that works on its bits.
     #[inline]
-    pub(super) fn as_word_ptr(&self) -> *mut kernel::ffi::c_ulong {
+    pub(super) const fn as_word_ptr(&self) -> *mut kernel::ffi::c_ulong {
         self.0.as_ptr().cast()
     }
 
     /// Sets the bits of `mask` and returns the old value.
     #[inline]
     pub(crate) fn fetch_or_full(&self, mask: u64) -> u64 {
-        // SAFETY: `as_c` is the address of a live, aligned `atomic64_t`.
-        let old = unsafe { bindings::atomic64_fetch_or(to_signed(mask), self.as_c()) };
-        to_unsigned(old)
+        self.0.fetch_or(mask, Full)
     }
 
     /// Sets the bits of `mask` and returns the old value, with acquire order.
     #[inline]
     pub(crate) fn fetch_or_acquire(&self, mask: u64) -> u64 {
-        // SAFETY: `as_c` is the address of a live, aligned `atomic64_t`.
-        let old = unsafe { bindings::atomic64_fetch_or_acquire(to_signed(mask), self.as_c()) };
-        to_unsigned(old)
+        self.0.fetch_or(mask, Acquire)
     }
 
     /// Sets the bits of `mask` and returns the old value, without any order.
     #[inline]
     pub(crate) fn fetch_or_relaxed(&self, mask: u64) -> u64 {
-        // SAFETY: `as_c` is the address of a live, aligned `atomic64_t`.
-        let old = unsafe { bindings::atomic64_fetch_or_relaxed(to_signed(mask), self.as_c()) };
-        to_unsigned(old)
+        self.0.fetch_or(mask, Relaxed)
     }
 
     /// Keeps only the bits of `mask` and returns the old value.
     #[inline]
     pub(crate) fn fetch_and_full(&self, mask: u64) -> u64 {
-        // SAFETY: `as_c` is the address of a live, aligned `atomic64_t`.
-        let old = unsafe { bindings::atomic64_fetch_and(to_signed(mask), self.as_c()) };
-        to_unsigned(old)
+        self.0.fetch_and(mask, Full)
     }
 
     /// Keeps only the bits of `mask` and returns the old value, with release order.
     #[inline]
     pub(crate) fn fetch_and_release(&self, mask: u64) -> u64 {
-        // SAFETY: `as_c` is the address of a live, aligned `atomic64_t`.
-        let old = unsafe { bindings::atomic64_fetch_and_release(to_signed(mask), self.as_c()) };
-        to_unsigned(old)
+        self.0.fetch_and(mask, Release)
     }
 
     /// Keeps only the bits of `mask` and returns the old value, without any order.
     #[inline]
     pub(crate) fn fetch_and_relaxed(&self, mask: u64) -> u64 {
-        // SAFETY: `as_c` is the address of a live, aligned `atomic64_t`.
-        let old = unsafe { bindings::atomic64_fetch_and_relaxed(to_signed(mask), self.as_c()) };
-        to_unsigned(old)
+        self.0.fetch_and(mask, Relaxed)
     }
-}
-
-// SAFETY: A cell is its integer in memory, and zero is a value of every integer.
-unsafe impl pin_init::Zeroable for AtomicU64 {}
-// SAFETY: As for `AtomicU64`.
-unsafe impl pin_init::Zeroable for AtomicU32 {}
-// SAFETY: As for `AtomicU64`.
-unsafe impl pin_init::Zeroable for AtomicUsize {}
-
-/// Returns the same bits as the signed type of the C helpers.
-#[inline]
-const fn to_signed(bits: u64) -> i64 {
-    i64::from_ne_bytes(bits.to_ne_bytes())
-}
-
-/// Returns the same bits as the unsigned type of this crate.
-#[inline]
-const fn to_unsigned(bits: i64) -> u64 {
-    u64::from_ne_bytes(bits.to_ne_bytes())
 }
 
 /// A flag.
@@ -301,7 +304,8 @@ impl AtomicBool {
     /// Returns the flag.
     #[inline]
     pub(crate) fn load_relaxed(&self) -> bool {
-        self.0.load(Relaxed)
+        // SAFETY: a live cell that only ever holds a `bool`; a volatile read is `READ_ONCE()`.
+        unsafe { self.0.as_ptr().read_volatile() }
     }
 
     /// Returns the flag; pairs with a release of the same flag.
@@ -358,13 +362,14 @@ impl<T> AtomicPtr<T> {
     /// Returns the pointer.
     #[inline]
     pub(crate) fn load_relaxed(&self) -> *mut T {
-        self.0.load(Relaxed)
+        // SAFETY: a live, aligned cell; a volatile read of a word is `READ_ONCE()`.
+        unsafe { self.0.as_ptr().read_volatile() }
     }
 
     /// Returns the pointer; pairs with a release of the same cell.
     #[inline]
     pub(crate) fn load_acquire(&self) -> *mut T {
-        self.0.load(Acquire)
+        pointer_acquire(&self.0)
     }
 
     /// Sets the pointer.

@@ -8,6 +8,8 @@
 pub(crate) mod atomic;
 // Backing devices: `filp_open`, `bioset_init`, `submit_bio`. The crate has no bios.
 pub(crate) mod bdev;
+// The cells below `atomic`: `cmpxchg`, `xadd`. The crate's are calls; used by `atomic` only.
+mod atomic_word;
 // Incoming requests: `struct bio`. The crate knows requests of a queue only.
 pub(crate) mod bio;
 // Bit locks: `bit_spin_lock`, `wait_on_bit_lock`. Inline in C; the crate has none.
