@@ -16,9 +16,10 @@
 #![deny(unsafe_code)]
 
 use crate::{
-    device::{self, parse, Device, Shared},
+    device::{self, parse, DebugFiles, Device, Shared},
     kapi::{
         class::{Class, Row},
+        debugfs::Dir,
         disk::{Disk, Major},
         num::usize_to_u64,
         sysfs::Emit, //
@@ -38,9 +39,31 @@ pub(crate) struct Registry {
     shared: Arc<Shared>,
     /// Sorted by number.
     #[pin]
-    disks: Mutex<KVec<Disk<Device>>>,
+    disks: Mutex<KVec<Entry>>,
+    debug: Dir,
     /// Goes last: waits until the kernel has freed every disk.
     major: Major,
+}
+
+/// A disk and its files in debugfs, which go first.
+struct Entry {
+    files: DebugFiles,
+    disk: Disk<Device>,
+}
+
+impl Entry {
+    /// Removes the disk, unless it is open.
+    fn remove(self) -> Result<(), Self> {
+        let Self { files, disk } = self;
+        match disk.close() {
+            Ok(closing) => {
+                drop(files);
+                Device::finish(&closing.delete());
+                Ok(())
+            }
+            Err(disk) => Err(Self { files, disk }),
+        }
+    }
 }
 
 impl Registry {
@@ -56,6 +79,7 @@ impl Registry {
     pub(crate) fn new(
         prefix: &'static str,
         major_name: &'static CStr,
+        debug_name: &CStr,
         shared: Arc<Shared>,
     ) -> Result<Arc<Self>> {
         let major = Major::new(major_name)?;
@@ -64,6 +88,7 @@ impl Registry {
                 prefix,
                 shared,
                 disks <- new_mutex!(KVec::new()),
+                debug: Dir::new(debug_name),
                 major,
             }),
             GFP_KERNEL,
@@ -87,11 +112,13 @@ impl Registry {
         let at = disks
             .iter()
             .enumerate()
-            .position(|(at, disk)| u64::from(disk.number()) != usize_to_u64(at))
+            .position(|(at, entry)| u64::from(entry.disk.number()) != usize_to_u64(at))
             .unwrap_or(disks.len());
         let number = u32::try_from(at).map_err(|_| ENOSPC)?;
         let disk = Device::create(&self.major, self.prefix, number, self.shared.clone())?;
-        disks.insert_within_capacity(at, disk).map_err(|_| ENOMEM)?;
+        let files = DebugFiles::new(&self.debug, disk.disk().name(), disk.ops())?;
+        let entry = Entry { files, disk };
+        disks.insert_within_capacity(at, entry).map_err(|_| ENOMEM)?;
         Ok(number)
     }
 
@@ -109,20 +136,15 @@ impl Registry {
         let mut disks = self.disks.lock();
         let at = disks
             .iter()
-            .position(|disk| disk.number() == number)
+            .position(|entry| entry.disk.number() == number)
             .ok_or(ENODEV)?;
-        let disk = disks.remove(at).map_err(|_| ENODEV)?;
-        match disk.close() {
-            Ok(closing) => {
-                Device::finish(&closing.delete());
-                Ok(())
-            }
-            Err(disk) => {
-                // Its place is still free, and the list never shrinks its memory.
-                disks.insert_within_capacity(at, disk).map_err(|_| ENOMEM)?;
-                Err(EBUSY)
-            }
-        }
+        let entry = disks.remove(at).map_err(|_| ENODEV)?;
+        let Err(entry) = entry.remove() else {
+            return Ok(());
+        };
+        // Its place is still free, and the list never shrinks its memory.
+        disks.insert_within_capacity(at, entry).map_err(|_| ENOMEM)?;
+        Err(EBUSY)
     }
 
     /// Removes every disk. For unload, which the kernel allows only with none of them open.
@@ -132,12 +154,9 @@ impl Registry {
     /// May sleep; takes the registry lock.
     pub(crate) fn clear(&self) {
         let mut disks = self.disks.lock();
-        while let Some(disk) = disks.pop() {
-            match disk.close() {
-                Ok(closing) => Device::finish(&closing.delete()),
-                // A kernel user that holds the disk without the module: removal is all that is left.
-                Err(disk) => drop(disk),
-            }
+        while let Some(entry) = disks.pop() {
+            // A kernel user that holds the disk without the module: dropping it removes it anyway.
+            drop(entry.remove());
         }
     }
 }

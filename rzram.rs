@@ -98,7 +98,7 @@ impl kernel::Module for Rzram {
             deferral: deferral(),
             hold: hold(),
         };
-        let registry = Registry::new("rzram", c"rzram", Arc::new(shared, GFP_KERNEL)?)?;
+        let registry = Registry::new("rzram", c"rzram", c"rzram", Arc::new(shared, GFP_KERNEL)?)?;
         // From here on a failure removes what was made, in drop order.
         let disks = Disks(registry.clone());
         for _ in 0..NUM_DEVICES.get() {

@@ -45,6 +45,7 @@ pub(crate) fn discard(live: &Live, sector: u64, size_bytes: u32) {
                 live.lock(cell).replace(SlotContent::Empty, 0);
             }
         });
+        live.help();
         sched::cond_resched();
         index = live.table.skip_absent(index.saturating_add(step));
     }

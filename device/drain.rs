@@ -11,6 +11,16 @@
 //! A drain looks at each slot that a range or a mark names and frees it if it is pending. It only
 //! tries slots: a holder honors the pending bit itself when it leaves.
 //!
+//! # Who drains, and how much
+//!
+//! | who                                   | how much                      | waits for other drains |
+//! |---------------------------------------|-------------------------------|------------------------|
+//! | worker                                | its CPU's ranges, all marks   | no                     |
+//! | writer, discard, while a backlog is   | [`HELP_SLOTS`] slots          | no                     |
+//! | memory limit, allocation that failed  | everything                    | no                     |
+//! | shrinker, OOM notifier                | everything                    | no                     |
+//! | statistics, compaction, reset         | everything                    | yes: exact figures     |
+//!
 //! # Who may run with whom
 //!
 //! Any number of drains with each other, with notify, and with readers and writers of the same
@@ -23,42 +33,88 @@ use super::{
     range::{Range, RangeBuffer},
     slot::SlotGuard,
     slot_word::SlotCell,
+    stats::{Counter, DrainStats},
     table::CHUNK_SLOTS, //
 };
 use crate::kapi::{
     atomic::{AtomicBool, AtomicU64},
+    clock,
     percpu::{self, Cpu, PerCpu},
     rwsem::RwSem,
     sched,
     work::{Job, Worker}, //
 };
+use crate::zsmalloc::{DrainCause, FreeBatch, ObjectId};
 use kernel::{
     prelude::*,
-    static_lock_class, //
+    static_lock_class,
+    sync::Arc, //
 };
 
 /// Longest time that a range which does not fill up waits, in milliseconds: the promise that
 /// memory is back soon after the last notify.
 const FLUSH_MS: u32 = 10;
 
+/// Most slots that a writer or a discard frees for others, so that helping stays a few
+/// microseconds.
+const HELP_SLOTS: u32 = 64;
+
 /// Work items a CPU: one that runs at once and one that waits [`FLUSH_MS`].
 const ITEMS_PER_CPU: usize = 2;
 
-/// Why a drain ran. Discriminants are places in the counter array.
+/// Why a drain ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
     /// A range was closed.
-    RangeClosed = 0,
+    RangeClosed,
     /// A range did not fit into the ring.
-    RingFull = 1,
+    RingFull,
     /// [`FLUSH_MS`] have passed.
-    Timer = 2,
+    Timer,
+    /// A writer or a discard met a backlog.
+    Backlog,
+    /// An allocation found no memory.
+    Pressure,
+    /// The pool is at the user's limit.
+    Limit,
+    /// The kernel's reclaim asked.
+    Shrinker,
+    /// The kernel is about to kill somebody.
+    Oom,
     /// Somebody wants exact figures, or everything gone.
-    Statistics = 3,
+    Exact,
 }
 
 /// Number of [`Cause`]s.
-const CAUSES: usize = 4;
+pub(crate) const CAUSES: usize = 9;
+
+impl Cause {
+    /// All causes with the names that users read, in the order of their discriminants.
+    pub(crate) const ALL: [(Self, &'static str); CAUSES] = [
+        (Self::RangeClosed, "range_closed"),
+        (Self::RingFull, "ring_full"),
+        (Self::Timer, "timer"),
+        (Self::Backlog, "backlog"),
+        (Self::Pressure, "pressure"),
+        (Self::Limit, "limit"),
+        (Self::Shrinker, "shrinker"),
+        (Self::Oom, "oom"),
+        (Self::Exact, "exact"),
+    ];
+
+    /// Returns what the pool calls it.
+    fn in_pool(self) -> DrainCause {
+        match self {
+            Self::RangeClosed | Self::RingFull | Self::Backlog => DrainCause::Bound,
+            Self::Timer => DrainCause::Timer,
+            Self::Pressure => DrainCause::Allocation,
+            Self::Limit => DrainCause::Limit,
+            Self::Shrinker => DrainCause::Shrinker,
+            Self::Oom => DrainCause::Oom,
+            Self::Exact => DrainCause::Statistics,
+        }
+    }
+}
 
 /// What notify knows of one CPU.
 pub(crate) struct CpuDrain {
@@ -66,6 +122,8 @@ pub(crate) struct CpuDrain {
     pub(super) ranges: RangeBuffer,
     /// Set while the flush is due, so that arming it costs notify one read.
     flush_due: AtomicBool,
+    /// When the flush was armed, in ns; for the longest time pending.
+    armed_ns: AtomicU64,
 }
 
 /// The drain's state of one device.
@@ -74,11 +132,11 @@ pub(crate) struct Drains {
     gate: Pin<KBox<RwSem<()>>>,
     /// Set while some chunk is marked, so that drains need not look at every directory.
     is_marked: AtomicBool,
-    runs: [AtomicU64; CAUSES],
+    stats: Arc<DrainStats>,
 }
 
 impl Drains {
-    /// Returns a state in which nothing is pending.
+    /// Returns a state in which nothing is pending, counting in `stats`.
     ///
     /// # Context
     ///
@@ -87,12 +145,13 @@ impl Drains {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(stats: Arc<DrainStats>) -> Result<Self> {
         Ok(Self {
             cpus: PerCpu::new(|_| {
                 Ok::<_, Error>(CpuDrain {
                     ranges: RangeBuffer::new(),
                     flush_due: AtomicBool::new(false),
+                    armed_ns: AtomicU64::new(0),
                 })
             })?,
             gate: KBox::pin_init(
@@ -100,28 +159,13 @@ impl Drains {
                 GFP_KERNEL,
             )?,
             is_marked: AtomicBool::new(false),
-            runs: [const { AtomicU64::new(0) }; CAUSES],
+            stats,
         })
     }
 
     /// Returns the state of the CPU at the time of the call.
     pub(super) fn this(&self) -> &CpuDrain {
         self.cpus.this()
-    }
-
-    /// Returns how often a cause made a drain run.
-    pub(crate) fn runs(&self, cause: Cause) -> u64 {
-        // CAST: a discriminant below `CAUSES`.
-        self.runs
-            .get(cause as usize)
-            .map_or(0, AtomicU64::load_relaxed)
-    }
-
-    fn count(&self, cause: Cause) {
-        // CAST: as in `runs`.
-        if let Some(runs) = self.runs.get(cause as usize) {
-            runs.fetch_add_relaxed(1);
-        }
     }
 
     /// Notes that some chunk is marked.
@@ -155,7 +199,7 @@ pub(super) fn items() -> usize {
 ///
 /// Any but NMI, interrupts off included.
 pub(super) fn start(live: &Running, cause: Cause) {
-    live.drains.count(cause);
+    live.drains.stats.count(cause);
     live.queue(item(Cpu::current(), false));
 }
 
@@ -168,6 +212,7 @@ pub(super) fn flush_soon(live: &Running, cpu: &CpuDrain) {
     // ORDERING: relaxed: the drain clears the flag before it takes ranges, so whoever finds it set
     // has noted its slot before a take that is still to come.
     if !cpu.flush_due.load_relaxed() && !cpu.flush_due.swap_full(true) {
+        cpu.armed_ns.store_relaxed(clock::now_ns());
         live.queue_after(item(Cpu::current(), true), FLUSH_MS);
     }
 }
@@ -178,11 +223,13 @@ impl Job for Live {
             .ok()
             .and_then(Cpu::from_u32);
         if item % ITEMS_PER_CPU != 0 {
-            this.drains.count(Cause::Timer);
+            this.drains.stats.count(Cause::Timer);
         }
         if let Some(cpu) = cpu {
+            let _inside = this.drains.gate.read();
             this.drain_cpu(this.drains.cpus.of(cpu));
         }
+        let _inside = this.drains.gate.read();
         this.drain_marks();
     }
 }
@@ -194,35 +241,87 @@ impl Live {
     ///
     /// May sleep; waits for running drains; takes slots and class locks.
     pub(crate) fn drain_all(&self) {
-        self.drains.count(Cause::Statistics);
+        self.drains.stats.count(Cause::Exact);
+        let inside = self.drains.gate.read();
+        self.drain_everything();
+        drop(inside);
+        // Whoever took ranges before we did has left the gate once we are in.
+        drop(self.drains.gate.write());
+        self.pool.drain_all(DrainCause::Statistics);
+    }
+
+    /// Frees what is pending, without waiting for other drains.
+    ///
+    /// # Context
+    ///
+    /// Task context, reclaim included: never waits for memory or for another drain. Holds no
+    /// stream and no slot when called; takes slots by try, and class locks.
+    pub(crate) fn drain_now(&self, cause: Cause) {
+        self.drains.stats.count(cause);
+        let Some(_inside) = self.drains.gate.try_read() else {
+            return;
+        };
+        self.drain_everything();
+        self.pool.drain_some(usize::MAX, cause.in_pool());
+        self.pool.trim();
+    }
+
+    /// Frees a few slots of this CPU's backlog, if there is one.
+    ///
+    /// A backlog is a range that was closed and that the worker has not come to. So a task that
+    /// writes faster than the worker frees pays for some of it, which bounds the backlog.
+    ///
+    /// # Context
+    ///
+    /// As [`Live::drain_now`]; a few microseconds.
+    pub(crate) fn help(&self) {
+        let cpu = self.drains.this();
+        if !cpu.flush_due.load_relaxed() || !cpu.ranges.has_closed() {
+            return;
+        }
+        let Some(_inside) = self.drains.gate.try_read() else {
+            return;
+        };
+        let Some(range) = cpu.ranges.take_closed() else {
+            return;
+        };
+        self.drains.stats.count(Cause::Backlog);
+        let (mine, rest) = range.split(HELP_SLOTS);
+        // First, so that it is never out of sight for long.
+        if let Some(lost) = rest.and_then(|rest| cpu.ranges.put_back(rest)) {
+            self.mark(lost.first);
+        }
+        self.drain_range(mine);
+    }
+
+    fn drain_everything(&self) {
         for (_, cpu) in self.drains.cpus.iter() {
             self.drain_cpu(cpu);
         }
         self.drain_marks();
-        // Whoever took ranges before we did has left the gate once we are in.
-        drop(self.drains.gate.write());
-        self.pool.trim();
     }
 
-    /// Works one CPU's ranges off.
+    /// Works one CPU's ranges off. The caller is inside the gate.
     fn drain_cpu(&self, cpu: &CpuDrain) {
-        let _inside = self.drains.gate.read();
         // ORDERING: full, and before the ranges are taken; see `flush_soon`.
-        cpu.flush_due.swap_full(false);
+        let was_due = cpu.flush_due.swap_full(false);
+        let armed_ns = cpu.armed_ns.load_relaxed();
         cpu.ranges.take(&mut |range| {
             self.drain_range(range);
             sched::cond_resched();
         });
+        if was_due {
+            let waited_ns = clock::now_ns().saturating_sub(armed_ns);
+            self.drains.stats.waited(waited_ns);
+        }
     }
 
-    /// Works the marked chunks off.
+    /// Works the marked chunks off. The caller is inside the gate.
     fn drain_marks(&self) {
-        if !self.drains.is_marked.load_relaxed() {
+        // ORDERING: the swap is full and pairs with `Drains::note_mark`.
+        if !self.drains.is_marked.load_relaxed() || !self.drains.is_marked.swap_full(false) {
             return;
         }
-        let _inside = self.drains.gate.read();
-        // ORDERING: full; pairs with `Drains::note_mark`.
-        self.drains.is_marked.swap_full(false);
         self.table.take_marks(&mut |first| {
             self.drain_range(Range {
                 first,
@@ -232,17 +331,36 @@ impl Live {
         });
     }
 
+    /// Frees the pending slots of a range, their objects a batch at a time.
     fn drain_range(&self, range: Range) {
+        let mut batch = FreeBatch::new();
         self.table
             .for_each(range.first, range.slots, &mut |_, cell| {
-                self.drain_slot(cell);
+                self.drain_slot(cell, &mut batch);
+                if batch.is_full() {
+                    self.pool.free_batch(&mut batch);
+                }
             });
+        if !batch.is_empty() {
+            self.pool.free_batch(&mut batch);
+        }
     }
 
-    fn drain_slot(&self, cell: &SlotCell) {
-        if cell.peek().is_pending() {
-            // Dropping the guard honors the pending bit; a holder does it himself.
-            drop(SlotGuard::try_lock(self, cell));
+    fn drain_slot(&self, cell: &SlotCell, batch: &mut FreeBatch) {
+        if !cell.peek().is_pending() {
+            return;
         }
+        // A holder honors the pending bit himself.
+        let Some(dead) = SlotGuard::try_lock(self, cell).and_then(SlotGuard::into_dead) else {
+            return;
+        };
+        if dead.has_object() {
+            let pushed = batch.push(ObjectId::from_bits(dead.value));
+            if let Err(id) = pushed {
+                self.pool.free(id);
+            }
+        }
+        self.stats.freed(&dead);
+        self.stats.add(Counter::NotifiedPages, 1);
     }
 }

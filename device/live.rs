@@ -6,7 +6,7 @@
 //! reset first claims the disk, which excludes both. Control files reach it under the device lock.
 
 use super::{
-    drain::{self, Drains},
+    drain::{self, Cause, Drains},
     notify::Deferral,
     slot::{SlotContent, SlotGuard},
     slot_word::{SlotCell, SlotWord, Stored},
@@ -16,15 +16,22 @@ use super::{
 };
 use crate::{
     kapi::{
-        atomic::AtomicU64,
+        atomic::{AtomicBool, AtomicU64},
+        num::u64_to_usize,
+        oom::{OomClient, OomNotifier},
         sched,
-        work::Worker, //
+        shrinker::{Shrink, Shrinker},
+        work::{Worker, Workqueue}, //
     },
     zcomp::Zcomp,
-    zsmalloc::{ObjectId, Owner, Pool, PoolConfig, Relocated}, //
+    zsmalloc::{ObjectId, Owner, Pool, PoolBox, PoolConfig, Relocated}, //
 };
 use core::ops::Deref;
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
 
 /// Codec priorities: the primary and up to three secondaries.
 pub(crate) const PRIORITIES: usize = 4;
@@ -43,7 +50,7 @@ pub(crate) struct Live {
     /// All slots.
     pub(crate) table: Table,
     /// Where the objects are.
-    pub(crate) pool: Pin<KBox<Pool>>,
+    pub(crate) pool: PoolBox,
     /// The device's counters.
     pub(crate) stats: Arc<DeviceStats>,
     /// Most pool pages the user allows; 0 means no limit. Shared with the device.
@@ -52,18 +59,46 @@ pub(crate) struct Live {
     pub(crate) deferral: Deferral,
     /// What is pending, and where.
     pub(super) drains: Drains,
+    /// The OOM notifier's last call gave pages back.
+    oom_reported: AtomicBool,
 }
 
-/// A device's parts together with the workers that drain them.
+/// A device's parts together with who drains them: workers, the shrinker, the OOM notifier.
 ///
-/// Dropping it stops the workers before anything of the parts goes.
-pub(crate) struct Running(Pin<KBox<Worker<Live>>>);
+/// Fields drop in this order: once reclaim cannot come any more, the last reference stops the
+/// workers, and only then anything of the parts goes.
+pub(crate) struct Running {
+    _shrinker: Shrinker<Worker<Live>>,
+    _oom: OomNotifier,
+    worker: Arc<Worker<Live>>,
+}
+
+impl Running {
+    /// Makes the workers of `live` and registers with the kernel's reclaim.
+    ///
+    /// # Context
+    ///
+    /// May sleep; allocates.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn new(queue: Arc<Workqueue>, name: &CStr, live: Live) -> Result<KBox<Self>> {
+        let worker = Arc::pin_init(Worker::new(queue, drain::items(), live), GFP_KERNEL)?;
+        let running = Self {
+            _shrinker: Shrinker::register(name, worker.clone().into())?,
+            _oom: OomNotifier::register(worker.clone().into())?,
+            worker: worker.into(),
+        };
+        Ok(KBox::new(running, GFP_KERNEL)?)
+    }
+}
 
 impl Deref for Running {
     type Target = Worker<Live>;
 
     fn deref(&self) -> &Worker<Live> {
-        &self.0
+        &self.worker
     }
 }
 
@@ -78,7 +113,12 @@ impl Live {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(device: &Device, table: Table, codecs: Codecs) -> Result<KBox<Running>> {
-        let pool = Pool::new(device.stats.pool.clone(), PoolConfig { linear: true })?;
+        let config = PoolConfig {
+            linear: true,
+            batches: device.shared.deferral == Deferral::Batches,
+            queue: device.shared.workqueue.clone(),
+        };
+        let pool = Pool::new(device.stats.pool.clone(), config)?;
         let live = Self {
             codecs,
             table,
@@ -86,12 +126,11 @@ impl Live {
             stats: device.stats.clone(),
             limit_pages: device.limit_pages.clone(),
             deferral: device.shared.deferral,
-            drains: Drains::new()?,
+            drains: Drains::new(device.stats.drains.clone())?,
+            oom_reported: AtomicBool::new(false),
         };
-        let queue = device.shared.workqueue.clone();
-        let worker = Worker::new(queue, drain::items(), live);
-        let running = Running(KBox::pin_init(worker, GFP_KERNEL)?);
-        Ok(KBox::new(running, GFP_KERNEL)?)
+        let name = CString::try_from_fmt(fmt!("rzram-pool:{}{}", device.prefix, device.number))?;
+        Running::new(device.shared.workqueue.clone(), &name, live)
     }
 
     /// Returns the codec of a priority, if one is configured.
@@ -151,7 +190,12 @@ impl Live {
     ///
     /// As [`Live::free`].
     pub(crate) fn free_notified(&self, dead: &Stored) {
-        self.free(dead);
+        if dead.has_object() && self.deferral == Deferral::Batches {
+            self.pool.free_later(ObjectId::from_bits(dead.value));
+            self.stats.freed(dead);
+        } else {
+            self.free(dead);
+        }
         self.stats.add(Counter::NotifiedPages, 1);
     }
 
@@ -186,6 +230,37 @@ impl Owner for Live {
         } else {
             Relocated::Gone
         }
+    }
+}
+
+impl Shrink for Worker<Live> {
+    fn count(&self) -> usize {
+        let pending = self.stats.pending_slots();
+        u64_to_usize(self.pool.compactable_pages().saturating_add(pending))
+    }
+
+    fn scan(&self, _pages: usize) -> Option<usize> {
+        let before = self.pool.total_pages();
+        self.drain_now(Cause::Shrinker);
+        self.pool.compact(&**self);
+        let freed = before.saturating_sub(self.pool.total_pages());
+        Some(u64_to_usize(freed)).filter(|freed| *freed != 0)
+    }
+}
+
+impl OomClient for Worker<Live> {
+    /// Never reports pages twice in a row: between two reports the kernel gets to kill, and so to
+    /// free what no drain can.
+    fn give_back(&self) -> usize {
+        let before = self.pool.total_pages();
+        self.drain_now(Cause::Oom);
+        let freed = u64_to_usize(before.saturating_sub(self.pool.total_pages()));
+        let reported = self.oom_reported.swap_full(freed != 0);
+        if reported {
+            self.oom_reported.store_relaxed(false);
+            return 0;
+        }
+        freed
     }
 }
 

@@ -39,6 +39,7 @@
 
 #![deny(unsafe_code)]
 
+mod debug;
 mod discard;
 mod drain;
 mod io;
@@ -55,6 +56,7 @@ mod sysfs;
 mod table;
 mod write;
 
+pub(crate) use self::debug::DebugFiles;
 pub(crate) use self::notify::Deferral;
 pub(crate) use self::sysfs::errno;
 

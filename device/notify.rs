@@ -51,10 +51,13 @@ pub(super) fn slot_free(live: &Running, index: u32) {
         // Held: the holder frees. Already: the first notify has seen to it.
         return;
     };
+    if word.kind() == Ok(Kind::Empty) {
+        // Nothing to free; the bit goes with the next holder.
+        return;
+    }
+    live.stats.add(Counter::NotedSlots, 1);
     if live.deferral == Deferral::Ranges {
-        if word.kind() != Ok(Kind::Empty) {
-            note(live, index);
-        }
+        note(live, index);
     } else {
         free_now(live, cell);
     }

@@ -77,6 +77,20 @@ impl Range {
         Some(Self { first, slots })
     }
 
+    /// Returns the first `slots` slots and what is left, if anything.
+    pub(crate) fn split(self, slots: u32) -> (Self, Option<Self>) {
+        let left = self.slots.saturating_sub(slots);
+        let mine = Self {
+            first: self.first,
+            slots: self.slots.saturating_sub(left),
+        };
+        let rest = Self {
+            first: self.first.wrapping_add(mine.slots),
+            slots: left,
+        };
+        (mine, (left != 0).then_some(rest))
+    }
+
     /// Returns the range grown by `slot`, if `slot` is in it or follows it, within its chunk.
     ///
     /// `chunk_slots` is a power of two. A range never crosses a chunk, so that a chunk's mark
@@ -198,9 +212,34 @@ impl RangeBuffer {
         }
     }
 
-    /// Returns whether a take would find nothing right now.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.open.load_relaxed() == 0 && self.ring.iter().all(|place| place.load_relaxed() == 0)
+    /// Returns whether the ring holds a range, the one closed last most likely.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.ring.iter().any(|place| place.load_relaxed() != 0)
+    }
+
+    /// Takes one closed range out.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(crate) fn take_closed(&self) -> Option<Range> {
+        self.ring
+            .iter()
+            .filter(|place| place.load_relaxed() != 0)
+            // ORDERING: as in `take`.
+            .find_map(|place| Range::unpack(place.swap_full(0)))
+    }
+
+    /// Puts a range into the ring; hands it back if that is full.
+    ///
+    /// # Context
+    ///
+    /// As [`RangeBuffer::note`].
+    pub(crate) fn put_back(&self, range: Range) -> Option<Range> {
+        match self.close(range) {
+            Noted::Overflow(range) => Some(range),
+            _ => None,
+        }
     }
 }
 
@@ -231,7 +270,7 @@ mod tests {
         }
         assert_eq!(b.note(50, CHUNK), Noted::Grown);
         assert_eq!(taken(&b), [(3, 98)]);
-        assert!(b.is_empty());
+        assert!(taken(&b).is_empty());
     }
 
     #[test]

@@ -198,6 +198,18 @@ impl<'a> SlotGuard<'a> {
         self.live.free(&old);
     }
 
+    /// Leaves the slot and returns its content if that is dead, for the caller to free and account.
+    ///
+    /// # Context
+    ///
+    /// Leaves the section.
+    pub(super) fn into_dead(mut self) -> Option<Stored> {
+        match self.cell.release_unchanged(self.held.take()?) {
+            Settled::Kept => None,
+            Settled::Dead(dead) => Some(dead),
+        }
+    }
+
     fn leave(&mut self, word: Option<SlotWord>) {
         let Some(held) = self.held.take() else {
             return;

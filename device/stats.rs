@@ -6,17 +6,20 @@
 //! add up. Sums are clamped at zero, since a sum may catch a decrement before its increment.
 
 use super::{
+    drain::{Cause, CAUSES},
     live::PRIORITIES,
     slot_word::{Kind, Stored}, //
 };
 use crate::{
     kapi::{
+        atomic::AtomicU64,
         num::PAGE_SIZE,
         percpu::Counters, //
     },
     zcomp,
     zsmalloc::PoolStats, //
 };
+use core::fmt;
 use kernel::{prelude::*, sync::Arc};
 
 /// What is counted. Discriminants are places in the counter array.
@@ -38,14 +41,16 @@ pub(crate) enum Counter {
     FailedWrites = 6,
     /// Slot-free calls and discarded slots, whether or not they held anything.
     NotifyFree = 7,
-    /// Slots freed because notify said so: the honest form of the above, pages.
-    NotifiedPages = 8,
+    /// Slots with content that notify marked, pages: the honest form of the above.
+    NotedSlots = 8,
+    /// Of those, the ones whose content is freed by now, pages.
+    NotifiedPages = 9,
     /// Objects allocated on the slow path, after reclaim was allowed.
-    SlowAllocations = 9,
+    SlowAllocations = 10,
 }
 
 /// Number of [`Counter`]s.
-const COUNTERS: usize = 10;
+const COUNTERS: usize = 11;
 
 /// The counters of one device.
 pub(crate) struct DeviceStats {
@@ -54,6 +59,50 @@ pub(crate) struct DeviceStats {
     pub(crate) pool: Arc<PoolStats>,
     /// Contention on each codec's streams, by priority.
     pub(crate) codecs: [Arc<zcomp::Stats>; PRIORITIES],
+    /// The drains' figures.
+    pub(crate) drains: Arc<DrainStats>,
+}
+
+/// Drains by cause, and how long a free may have been pending.
+pub(crate) struct DrainStats {
+    runs: [AtomicU64; CAUSES],
+    longest_ns: AtomicU64,
+}
+
+impl DrainStats {
+    fn new() -> Self {
+        Self {
+            runs: [const { AtomicU64::new(0) }; CAUSES],
+            longest_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a drain.
+    pub(super) fn count(&self, cause: Cause) {
+        // CAST: a discriminant below `CAUSES`.
+        if let Some(runs) = self.runs.get(cause as usize) {
+            runs.fetch_add_relaxed(1);
+        }
+    }
+
+    /// Notes that something was pending for `ns` at most.
+    pub(super) fn waited(&self, ns: u64) {
+        self.longest_ns.fetch_max_relaxed(ns);
+    }
+
+    /// Prints all figures as `key value` lines.
+    pub(crate) fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((_, name), runs) in Cause::ALL.iter().zip(&self.runs) {
+            writeln!(out, "drains_{name} {}", runs.load_relaxed())?;
+        }
+        writeln!(out, "longest_pending_ns {}", self.longest_ns.load_relaxed())
+    }
+
+    fn reset(&self) {
+        for figure in Iterator::chain(self.runs.iter(), core::iter::once(&self.longest_ns)) {
+            figure.store_relaxed(0);
+        }
+    }
 }
 
 impl DeviceStats {
@@ -72,6 +121,7 @@ impl DeviceStats {
             counters: Counters::new()?,
             pool: Arc::new(PoolStats::new(), GFP_KERNEL)?,
             codecs: [codec()?, codec()?, codec()?, codec()?],
+            drains: Arc::new(DrainStats::new(), GFP_KERNEL)?,
         })
     }
 
@@ -95,6 +145,16 @@ impl DeviceStats {
         self.counters.sum(counter as usize)
     }
 
+    /// Returns how many slots wait to be freed, as near as sums that move can say.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(crate) fn pending_slots(&self) -> u64 {
+        let noted = self.sum(Counter::NotedSlots);
+        noted.saturating_sub(self.sum(Counter::NotifiedPages))
+    }
+
     /// Sets everything to zero.
     ///
     /// # Context
@@ -106,6 +166,7 @@ impl DeviceStats {
         for codec in &self.codecs {
             codec.reset();
         }
+        self.drains.reset();
     }
 
     /// Accounts content that appears in a slot.

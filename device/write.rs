@@ -14,6 +14,7 @@
 //! A failure in any step leaves the old content as it was.
 
 use super::{
+    drain::Cause,
     live::{Live, PRIMARY},
     slot::SlotContent,
     stats::Counter, //
@@ -81,6 +82,7 @@ pub(crate) fn write_page(
         .table
         .cell_or_make(index)
         .map_err(|_| WriteError::NoTable)?;
+    live.help();
     let content = match src.same_word() {
         Some(pattern) => SlotContent::Fill(pattern),
         None => store(live, index, src, node)?,
@@ -101,8 +103,11 @@ fn store(
         None => store_raw(live, owner, src, node)?,
     };
     if live.is_over_limit() {
-        // Dropping the object frees it.
-        return Err(WriteError::OverLimit);
+        live.drain_now(Cause::Limit);
+        if live.is_over_limit() {
+            // Dropping the object frees it.
+            return Err(WriteError::OverLimit);
+        }
     }
     let id = placed.object.into_id();
     Ok(match placed.len {
@@ -192,6 +197,7 @@ fn allocate_slowly<'a>(
     node: Option<u32>,
 ) -> Result<NewObject<'a>, WriteError> {
     live.stats.add(Counter::SlowAllocations, 1);
+    live.drain_now(Cause::Pressure);
     live.pool
         .alloc(len, owner, Policy::NoIo, node)
         .map_err(|_| WriteError::NoMemory)

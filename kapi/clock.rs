@@ -30,6 +30,16 @@ pub(crate) fn boot_seconds() -> u32 {
     saturating_u32(clamped_u64(ns) / NS_PER_SECOND)
 }
 
+/// Returns the monotonic clock in nanoseconds, for moments that are kept in an atomic word.
+///
+/// # Context
+///
+/// Any.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    Instant::now().ns
+}
+
 /// A moment of the monotonic clock, which stands still while the machine sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Instant {
