@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pure files of the driver's `device` room, by path.
+
+#[path = "../../../../device/parse.rs"]
+pub(crate) mod parse;
+#[path = "../../../../device/range.rs"]
+pub(crate) mod range;
+#[path = "../../../../device/slot_word.rs"]
+pub(crate) mod slot_word;
