@@ -10,6 +10,7 @@
 mod aio;
 mod build;
 mod clock;
+mod codec;
 mod collect;
 mod data;
 mod device;
@@ -73,6 +74,13 @@ impl Bench {
         let work = job.text("work")?;
         if work == "collect" {
             return collect::collect(job);
+        }
+        if work == "codec" {
+            self.load_data(job)?;
+            return match &self.data {
+                Some((_, data)) => codec::bare(job, data),
+                None => failed("no data"),
+            };
         }
         let kind = Kind::of(job)?;
         let needs_data = matches!(work, "io" | "readers" | "density");

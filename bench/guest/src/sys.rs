@@ -260,3 +260,35 @@ pub fn cpus() -> usize {
 pub fn major(device: u64) -> u64 {
     ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff)
 }
+
+/// What bench/kmod takes and gives back.
+#[repr(C)]
+struct BareCodec {
+    codec: u64,
+    pages: *const u8,
+    count: u64,
+    compress_ns: u64,
+    decompress_ns: u64,
+    compressed_bytes: u64,
+}
+
+/// `_IOWR('z', 1, struct)`.
+const BARE_CODEC: libc::c_ulong =
+    (3 << 30) | ((size_of::<BareCodec>() as libc::c_ulong) << 16) | 0x7a01;
+
+/// Has the codec module compress and decompress whole pages; returns nanoseconds for each, and the
+/// compressed bytes.
+pub fn bare_codec(node: &str, codec: u64, bytes: &[u8]) -> io::Result<[u64; 3]> {
+    let file = OpenOptions::new().read(true).write(true).open(node)?;
+    let mut call = BareCodec {
+        codec,
+        pages: bytes.as_ptr(),
+        count: (bytes.len() / PAGE) as u64,
+        compress_ns: 0,
+        decompress_ns: 0,
+        compressed_bytes: 0,
+    };
+    // SAFETY: The request reads and writes `call`, and reads as many pages as `call` says.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), BARE_CODEC as _, &mut call) })?;
+    Ok([call.compress_ns, call.decompress_ns, call.compressed_bytes])
+}

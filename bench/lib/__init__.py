@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The host side of the bench: what is measured, running it, judging it, showing it."""
