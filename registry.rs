@@ -118,7 +118,9 @@ impl Registry {
         let disk = Device::create(&self.major, self.prefix, number, self.shared.clone())?;
         let files = DebugFiles::new(&self.debug, disk.disk().name(), disk.ops())?;
         let entry = Entry { files, disk };
-        disks.insert_within_capacity(at, entry).map_err(|_| ENOMEM)?;
+        disks
+            .insert_within_capacity(at, entry)
+            .map_err(|_| ENOMEM)?;
         Ok(number)
     }
 
@@ -143,7 +145,9 @@ impl Registry {
             return Ok(());
         };
         // Its place is still free, and the list never shrinks its memory.
-        disks.insert_within_capacity(at, entry).map_err(|_| ENOMEM)?;
+        disks
+            .insert_within_capacity(at, entry)
+            .map_err(|_| ENOMEM)?;
         Err(EBUSY)
     }
 

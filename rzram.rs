@@ -87,7 +87,7 @@ fn hold() -> Hold {
 
 impl kernel::Module for Rzram {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        if backends::default_codec().is_none() {
+        if zcomp::default_codec().is_none() {
             pr_err!("this kernel has none of the compression libraries\n");
             return Err(ENODEV);
         }

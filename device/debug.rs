@@ -80,10 +80,7 @@ fn show_streams(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::Resu
 }
 
 /// Prints something of a device that has a size; nothing of one that has none.
-fn with_live(
-    device: &Device,
-    print: impl FnOnce(&Live) -> fmt::Result,
-) -> fmt::Result {
+fn with_live(device: &Device, print: impl FnOnce(&Live) -> fmt::Result) -> fmt::Result {
     let config = device.config.read();
     match device.live.get(&config) {
         Some(live) => print(live),

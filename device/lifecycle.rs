@@ -6,53 +6,34 @@
 //! second, and either completes or leaves the device as it was.
 
 use super::{
+    choice::{self, Choices},
     live::{Live, Running, PRIORITIES},
     parse,
     sysfs,
     table::{Table, MAX_SLOTS},
     Device, //
 };
-use crate::{
-    backends::{self, CodecId, CodecParams},
-    kapi::{
-        disk::LiveDisk,
-        num::{usize_to_u64, PAGE_SHIFT, PAGE_SIZE, SECTOR_SHIFT},
-        once::ExclusiveProof, //
-    }, //
+use crate::kapi::{
+    disk::LiveDisk,
+    num::{usize_to_u64, PAGE_SHIFT, PAGE_SIZE, SECTOR_SHIFT},
+    once::ExclusiveProof, //
 };
 use kernel::prelude::*;
-
-/// A codec that the user chose for a priority, with its parameters.
-#[derive(Clone)]
-pub(crate) struct Choice {
-    /// Which codec.
-    pub(crate) codec: CodecId,
-    /// Level, dictionary and the like.
-    pub(crate) params: CodecParams,
-}
 
 /// What the user configured. Guarded by the device lock.
 pub(crate) struct Config {
     /// Size of the disk in bytes; 0 while the device is new.
     pub(crate) disksize_bytes: u64,
     /// Codecs by priority; the first is always chosen.
-    pub(crate) choices: [Option<Choice>; PRIORITIES],
+    pub(crate) choices: Choices,
 }
 
 impl Config {
     /// Returns what a new device has.
     pub(crate) fn new() -> Self {
-        let mut choices = [const { None }; PRIORITIES];
-        if let Some(primary) = choices.first_mut() {
-            // Loading refuses a kernel without any codec, so there is a default.
-            *primary = backends::default_codec().map(|codec| Choice {
-                codec,
-                params: CodecParams::default(),
-            });
-        }
         Self {
             disksize_bytes: 0,
-            choices,
+            choices: choice::defaults(),
         }
     }
 }

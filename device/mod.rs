@@ -39,6 +39,7 @@
 
 #![deny(unsafe_code)]
 
+mod choice;
 mod debug;
 mod discard;
 mod drain;
@@ -61,7 +62,8 @@ pub(crate) use self::notify::Deferral;
 pub(crate) use self::sysfs::errno;
 
 use self::{
-    lifecycle::{Choice, Config},
+    choice::Choice,
+    lifecycle::Config,
     live::Running,
     stats::DeviceStats, //
 };

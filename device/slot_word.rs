@@ -51,6 +51,7 @@ const TIME_SHIFT: u32 = 32;
 /// Largest size a word can hold, in bytes: one page of 64 KiB.
 pub(crate) const MAX_SIZE_BYTES: u32 = 1 << 16;
 
+// CAST: widening.
 const _: () = assert!((MAX_SIZE_BYTES as u64) <= SIZE_MASK);
 const _: () = assert!(SIZE_MASK << SIZE_SHIFT < 1 << TIME_SHIFT);
 

@@ -12,24 +12,19 @@
 //! exclusive as the rows say; none is ever taken by the I/O path.
 
 use super::{
-    lifecycle::{self, Choice},
+    choice,
+    lifecycle,
     parse::{self, ParseError},
     stats::Counter,
     Device, //
 };
-use crate::{
-    backends::{self, CodecParams},
-    kapi::{
-        disk::LiveDisk,
-        num::{usize_to_u64, PAGE_SIZE},
-        sysfs::{attributes, Emit}, //
-    },
+use crate::kapi::{
+    disk::LiveDisk,
+    num::{usize_to_u64, PAGE_SIZE},
+    sysfs::{attributes, Emit}, //
 };
 use core::fmt::Write;
 use kernel::prelude::*;
-
-/// Longest name of a codec that is looked up, in bytes with its newline.
-const MAX_NAME_BYTES: usize = 127;
 
 attributes! {
     /// The files of `/sys/block/rzramN`.
@@ -40,7 +35,17 @@ attributes! {
         Row::wo(c"compact", store_compact),
         Row::wo(c"mem_limit", store_mem_limit),
         Row::wo(c"mem_used_max", store_mem_used_max),
-        Row::rw(c"comp_algorithm", show_comp_algorithm, store_comp_algorithm),
+        Row::rw(
+            c"comp_algorithm",
+            choice::show_comp_algorithm,
+            choice::store_comp_algorithm,
+        ),
+        Row::rw(
+            c"recomp_algorithm",
+            choice::show_recomp_algorithm,
+            choice::store_recomp_algorithm,
+        ),
+        Row::wo(c"algorithm_params", choice::store_algorithm_params),
         Row::ro(c"io_stat", show_io_stat),
         Row::ro(c"mm_stat", show_mm_stat),
         Row::ro(c"debug_stat", show_debug_stat),
@@ -99,42 +104,6 @@ fn store_mem_used_max(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
     let config = disk.config.read();
     if disk.live.get(&config).is_some() {
         disk.stats.pool.restart_peak();
-    }
-    Ok(())
-}
-
-fn show_comp_algorithm(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
-    let config = disk.config.read();
-    let chosen = config.choices.first().and_then(|c| c.as_ref());
-    for codec in backends::all() {
-        let name = codec.name();
-        let written = if chosen.is_some_and(|c| c.codec == codec) {
-            write!(out, "[{name}] ")
-        } else {
-            write!(out, "{name} ")
-        };
-        emitted(written)?;
-    }
-    emitted(writeln!(out))
-}
-
-fn store_comp_algorithm(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    if text.len() > MAX_NAME_BYTES {
-        return Err(E2BIG);
-    }
-    let Some(codec) = backends::lookup(parse::name(text)) else {
-        disk.refuse("comp_algorithm", text, "a name that reading the file lists");
-        return Err(EINVAL);
-    };
-    let mut config = disk.config.write();
-    if disk.live.get(&config).is_some() {
-        return Err(EBUSY);
-    }
-    if let Some(primary) = config.choices.first_mut() {
-        *primary = Some(Choice {
-            codec,
-            params: CodecParams::default(),
-        });
     }
     Ok(())
 }

@@ -64,3 +64,5 @@ pub(crate) mod sched;
 pub(crate) mod log;
 // A count of users that is waited for: `percpu_ref`, `completion`.
 mod users;
+// Whole files by path: `kernel_read_file_from_path`. The crate has none.
+pub(crate) mod file;

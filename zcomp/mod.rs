@@ -52,6 +52,15 @@ mod decompress;
 mod stats;
 mod streams;
 
+pub(crate) use crate::backends::{
+    all as codecs,
+    default_codec,
+    lookup,
+    CodecId,
+    CodecParams,
+    Dict, //
+};
+
 pub(crate) use self::{
     bounce::Bounce,
     compress::{
@@ -82,8 +91,6 @@ use self::{
 use crate::{
     backends::{
         Algorithm,
-        CodecId,
-        CodecParams,
         Pace, //
     },
     kapi::{
