@@ -44,11 +44,11 @@ const DEFAULT_LEVEL: i32 = 9;
 /// a longer one; C zram then fails every write.
 const MAX_DICT_BYTES: usize = 64 * 1024;
 
-/// Strongest level at which no page takes longer than the border of [`Pace`].
+/// Strongest level at which no ordinary page takes longer than the border of [`Pace`].
 ///
-/// 20 to 40 us on ordinary pages at any level; the search doubles with each level only where many
-/// matches are equally long, and such pages pass 100 us at level 7.
-const LAST_SHORT_LEVEL: i32 = 6;
+/// 25 us of each page go into clearing the tables. The search doubles with each level where many
+/// matches compete: from level 7 on, ordinary pages pass the border.
+const LAST_SHORT_LEVEL: i32 = 5;
 
 /// lz4hc at one level, with or without a dictionary.
 pub(super) struct Lz4Hc {

@@ -37,8 +37,8 @@ use kernel::{
 /// Level when none is given: the library's own default.
 const DEFAULT_LEVEL: i32 = 3;
 
-/// Strongest level at which no page takes longer than the border of [`Pace`].
-const LAST_SHORT_LEVEL: i32 = 7;
+/// Strongest level at which no ordinary page takes longer than the border of [`Pace`].
+const LAST_SHORT_LEVEL: i32 = 6;
 
 /// zstd at one level, with or without a dictionary.
 pub(super) struct Zstd {
@@ -81,11 +81,11 @@ impl Codec for Zstd {
     fn compress_context(&self, near: Option<Cpu>) -> Result<ffi::Compress> {
         let mut context = ffi::Compress::new(&self.params, self.dict.as_ref(), near)?;
         // The library lays a workspace out at first use, where one that is too small would show: it
-        // shall not be a user's page that finds out.
+        // shall not be a user's page that finds out. Fast levels do not compress even this page.
         let (page, mut out) = (Buf::zeroed(PAGE_SIZE, None)?, Buf::zeroed(PAGE_SIZE, None)?);
         match self.compress(&mut context, Src::from_slice(&page), &mut out) {
-            Ok(_) => Ok(context),
-            Err(_) => Err(ENOMEM),
+            Ok(_) | Err(CompressError::TooBig) => Ok(context),
+            Err(CompressError::Failed) => Err(ENOMEM),
         }
     }
 
