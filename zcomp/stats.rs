@@ -167,11 +167,13 @@ impl Stats {
         self.longest_read_ns.store_relaxed(0);
         self.longest_write_ns.store_relaxed(0);
     }
-}
 
-/// One line a counter: name, space, value. Times are in ns.
-impl fmt::Display for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes one line a counter: name, space, value. Times are in ns.
+    ///
+    /// # Context
+    ///
+    /// May sleep if the formatter does; takes no lock.
+    pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (counter, name) in NAMES {
             writeln!(f, "{} {}", name, self.get(counter))?;
         }

@@ -47,6 +47,7 @@ use crate::{
     },
 };
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
     static_lock_class,
     sync::{
@@ -257,16 +258,13 @@ impl<S> Streams<S> {
         }
     }
 
-    /// Returns the homes in the order in which this CPU asks them: its own, those of the online
-    /// CPUs that follow, of those in front, the reserve.
-    fn order(&self) -> impl Iterator<Item = &Place<S>> {
-        let own = Cpu::current();
-        let number = own.as_u32();
-        let after = percpu::online().filter(move |cpu| cpu.as_u32() > number);
-        let before = percpu::online().filter(move |cpu| cpu.as_u32() < number);
-        let cpus = Iterator::chain(core::iter::once(own), Iterator::chain(after, before));
-        let homes = cpus.map(|cpu| self.homes.of(cpu));
-        Iterator::chain(homes, core::iter::once(&*self.reserve))
+    /// Returns the homes in the order in which this CPU asks them.
+    fn order(&self) -> Order<'_, S> {
+        Order {
+            streams: self,
+            own: Cpu::current().as_u32(),
+            step: 0,
+        }
     }
 
     /// Opens the home of a CPU that comes up, and tells whether a stream has to be made for it.
@@ -299,6 +297,33 @@ impl<S> Streams<S> {
     /// May sleep, to free; takes a home's lock, so it waits for a short holder.
     pub(super) fn close(&self, cpu: Cpu) {
         drop(borrow::close(self.homes.of(cpu)));
+    }
+}
+
+/// The homes of `own`, of the online CPUs that follow, of those in front, and the reserve.
+struct Order<'a, S> {
+    streams: &'a Streams<S>,
+    own: u32,
+    step: u32,
+}
+
+impl<'a, S> Iterator for Order<'a, S> {
+    type Item = &'a Place<S>;
+
+    fn next(&mut self) -> Option<&'a Place<S>> {
+        let numbers = nr_cpu_ids();
+        while self.step < numbers {
+            // OVERFLOW: both are below the number of CPU ids, which is far below half of the range.
+            let number = self.own.wrapping_add(self.step) % numbers;
+            self.step = self.step.wrapping_add(1);
+            let cpu = Cpu::from_u32(number).filter(|&cpu| percpu::is_online(cpu));
+            if let Some(cpu) = cpu {
+                return Some(self.streams.homes.of(cpu));
+            }
+        }
+        let last = self.step == numbers;
+        self.step = self.step.saturating_add(1);
+        last.then_some(&*self.streams.reserve)
     }
 }
 
