@@ -142,7 +142,7 @@ impl<'a> Grouped<'a> {
 mod tests {
     use super::*;
 
-    fn id(zspage: u64, index: u16) -> ObjectId {
+    fn id(zspage: u64, index: u8) -> ObjectId {
         ObjectId::new(0xffff_8880_0000_0000 + zspage * 64, index)
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let mut batch = FreeBatch::new();
         for i in 0..BATCH {
             assert!(!batch.is_full() && batch.len() == i);
-            assert!(batch.push(id(0, i as u16)).is_ok());
+            assert!(batch.push(id(0, i as u8)).is_ok());
         }
         assert!(batch.is_full());
         assert!(batch.push(id(1, 7)) == Err(id(1, 7)));
@@ -176,7 +176,7 @@ mod tests {
                 let mut random = 1u64;
                 for _ in 0..len {
                     random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
-                    let one = id((random >> 33) % 7, ((random >> 50) % 1023) as u16);
+                    let one = id((random >> 33) % 7, ((random >> 50) % 64) as u8);
                     given.push(one.to_bits());
                     batch.push(one).unwrap_or_else(|_| panic!("full"));
                 }

@@ -42,6 +42,7 @@ use super::{
         Token,
         Zs, //
     },
+    places::Places,
     zspage, //
 };
 use crate::kapi::{
@@ -165,15 +166,15 @@ pub(super) enum Put {
 ///
 /// - A zspage that holds an object is on the list of its group, or isolated.
 /// - `counts` are the sums over all zspages, isolated ones included.
-/// - Places never used and pages missing are found in `growing` only, but for zspages that were
-///   isolated while growing: those stay as short as they are.
+/// - Pages are missing in `growing` only, but for zspages that were isolated while growing: those
+///   stay as short as they are.
 pub(super) struct Inner {
     shape: &'static Shape,
     token: Token,
     lists: Lists,
     growing: Option<Zs>,
-    /// Places used of the zspage that grows, when somebody last looked whether the class rests.
-    seen: u16,
+    /// Places taken of the zspage that grows, when somebody last looked whether the class rests.
+    seen: Places,
     counts: Counts,
 }
 
@@ -184,7 +185,7 @@ impl Inner {
             token: Token::new(number),
             lists: Lists::new(),
             growing: None,
-            seen: 0,
+            seen: Places::NONE,
             counts: Counts::default(),
         }
     }
@@ -285,7 +286,7 @@ impl Inner {
         (after.saturating_sub(before), leftover)
     }
 
-    /// Takes away pages that the zspage that grows does not need yet; one run of them a call.
+    /// Takes away pages that the zspage that grows does not need now; one run of them a call.
     pub(super) fn trim(&mut self) -> Option<Pages> {
         let zs = self.growing?;
         self.uncount(zs);
@@ -297,9 +298,8 @@ impl Inner {
     /// Returns how many pages [`Self::trim`] would take away.
     pub(super) fn unneeded_pages(&self) -> u64 {
         self.growing.map_or(0, |zs| {
-            let state = zs.state(&self.token);
-            let needed = self.shape.pages_for(state.fresh).max(1);
-            usize_to_u64(usize::from(state.pages).saturating_sub(needed))
+            let needed = zspage::needed(zs, self.shape, &self.token);
+            usize_to_u64(usize::from(zs.state(&self.token).pages).saturating_sub(needed))
         })
     }
 
@@ -309,20 +309,23 @@ impl Inner {
         if self.unneeded_pages() == 0 {
             return Look::Compact;
         }
-        let fresh = self.growing.map_or(0, |zs| zs.state(&self.token).fresh);
-        match core::mem::replace(&mut self.seen, fresh) == fresh {
+        let now = self
+            .growing
+            .map_or(Places::NONE, |zs| zs.state(&self.token).places);
+        match core::mem::replace(&mut self.seen, now) == now {
             true => Look::Resting,
             false => Look::Growing,
         }
     }
 
     /// Frees the object in a place.
-    pub(super) fn put(&mut self, zs: Zs, index: u16) -> Put {
-        if !zspage::put(zs, self.shape, index, &mut self.token) {
+    pub(super) fn put(&mut self, zs: Zs, index: u8) -> Put {
+        if !zspage::put(zs, index, &mut self.token) {
             return Put::Missing;
         }
         self.counts.used = self.counts.used.wrapping_sub(1);
-        if zs.state(&self.token).used > 0 || zs.state(&self.token).isolated {
+        let state = zs.state(&self.token);
+        if !state.places.is_empty() || state.isolated {
             self.regroup(zs);
             return Put::Kept;
         }
@@ -358,28 +361,28 @@ impl Inner {
     pub(super) fn restore(&mut self, zs: Zs) -> Option<OwnedZspage> {
         let state = zs.state_mut(&mut self.token);
         state.isolated = false;
-        if state.used == 0 {
+        if state.places.is_empty() {
             return Some(self.forget(zs));
         }
-        state.group = Group::of(state.used, state.usable);
+        state.group = Group::of(state.places.used(), state.usable);
         self.lists.push_back(zs, &mut self.token);
         None
     }
 
-    /// Returns how many places of a zspage were ever used.
-    pub(super) fn places(&self, zs: Zs) -> u16 {
-        zs.state(&self.token).fresh
+    /// Returns which places of a zspage hold an object.
+    pub(super) fn places(&self, zs: Zs) -> Places {
+        zs.state(&self.token).places
     }
 
     /// Returns the owner of the object in a place, if there is one.
-    pub(super) fn owner(&self, zs: Zs, index: u16) -> Option<u32> {
+    pub(super) fn owner(&self, zs: Zs, index: u8) -> Option<u32> {
         zspage::owner(zs, self.shape, index, &self.token)
     }
 
     /// Moves a zspage to the list of its group, if that has changed.
     fn regroup(&mut self, zs: Zs) {
         let state = zs.state(&self.token);
-        let group = Group::of(state.used, state.usable);
+        let group = Group::of(state.places.used(), state.usable);
         if group == state.group || state.isolated {
             return;
         }

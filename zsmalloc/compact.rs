@@ -133,7 +133,7 @@ fn isolate(class: &Class) -> Option<Zs> {
 /// Moves what can be moved out of an isolated zspage. Returns false if there was no room for it.
 fn empty(class: &Class, source: Zs, owner: &dyn Owner) -> bool {
     let places = class.inner.lock().places(source);
-    for index in 0..places {
+    for index in (0..places.end()).filter(|&index| places.has(index)) {
         match move_one(class, source, index, owner) {
             Step::Clear | Step::Stays => (),
             Step::NoRoom => return false,
@@ -143,7 +143,7 @@ fn empty(class: &Class, source: Zs, owner: &dyn Owner) -> bool {
 }
 
 /// Moves the object in one place of an isolated zspage, under one hold of the class lock.
-fn move_one(class: &Class, source: Zs, index: u16, owner: &dyn Owner) -> Step {
+fn move_one(class: &Class, source: Zs, index: u8, owner: &dyn Owner) -> Step {
     let mut inner = class.inner.lock();
     let Some(slot) = inner.owner(source, index) else {
         return Step::Clear;

@@ -32,14 +32,14 @@ impl Group {
     /// Returns the group of a zspage with `used` of `usable` places taken.
     ///
     /// `used` above `usable` counts as full.
-    pub(super) const fn of(used: u16, usable: u16) -> Self {
+    pub(super) const fn of(used: u8, usable: u8) -> Self {
         if used == 0 {
             return Self::EMPTY;
         }
         if used >= usable {
             return Self::FULL;
         }
-        // CAST: u16 to u32 is lossless. OVERFLOW: 100 times a u16 fits; `usable` is not zero here.
+        // CAST: u8 to u32 is lossless. OVERFLOW: 100 times a u8 fits; `usable` is not zero here.
         let percent = 100 * used as u32 / usable as u32;
         // CAST: `percent` is below 100, so the group is at most 10.
         Self((percent / 10 + 1) as u8)
@@ -85,9 +85,10 @@ mod tests {
             (100, 100, 11),
             (1, 1, 11),
             (1, 2, 6),
-            (1, 1023, 1),
-            (1022, 1023, 10),
-            (1023, 1023, 11),
+            (1, 255, 1),
+            (254, 255, 10),
+            (255, 255, 11),
+            (255, 64, 11),
         ] {
             assert_eq!(Group::of(used, usable).index(), group, "{used}/{usable}");
         }
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn never_falls_as_objects_are_added() {
-        for usable in 1..=1023 {
+        for usable in 1..=u8::MAX {
             let mut last = Group::EMPTY;
             for used in 0..=usable {
                 let group = Group::of(used, usable);

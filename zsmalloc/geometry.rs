@@ -37,18 +37,23 @@
 //! | 16 | 8 | 290 | chain | 1.0305 | 1.0373 | 1.0280 | 1.0366 |
 //! | 16 | 12 | 216 | page | 1.0097 | 1.0120 | 1.0092 | 1.0115 |
 //! | 16 | 16 | 174 | page | 1.0100 | 1.0126 | 1.0094 | 1.0119 |
-//! | 16 | s/64, 8 to 16 | **213** | page | **1.0103** | **1.0129** | **1.0096** | **1.0120** |
-//! | 16 | s/128, 4 to 16 | 303 | page | 1.0107 | 1.0132 | 1.0102 | 1.0128 |
+//! | 16 | s/64, 8 to 16 | **205** | page | **1.0102** | **1.0128** | **1.0095** | **1.0120** |
+//! | 16 | s/64, 4 to 16 | 235 | page | 1.0104 | 1.0132 | 1.0099 | 1.0124 |
 //!
 //! The relative step is for contents that compress to a few hundred bytes, which libraries hardly
-//! have: on sizes drawn around 110 bytes C loses 15 %, a fixed step of 16 loses 11 %, this one 7 %.
+//! have: on sizes drawn around 110 bytes C loses 15 %, a fixed step of 16 as much, this one 11 %.
 //! Finer steps than these gain little there and cost classes here.
+//!
+//! At most 64 places a zspage, and places of at least 64 bytes, so that one word tells which are
+//! free (`places.rs`). Small places have shorter chains for that. It costs nothing measurable but
+//! for objects below 60 bytes, which get more room than they need: a page that compresses to so
+//! little takes a sixty-fourth of itself.
 //!
 //! The limit of 16 pages is also what a linear zspage asks of the page allocator in one piece.
 
-use super::object::{
-    HEADER_BYTES,
-    MAX_OBJECTS, //
+use super::{
+    object::HEADER_BYTES,
+    places::MAX_PLACES, //
 };
 use crate::kapi::num::PAGE_SIZE;
 
@@ -60,7 +65,7 @@ pub(super) const MAX_CHAIN: usize = 16;
 const ALIGN: usize = PAGE_SIZE / 1024;
 
 /// Smallest place, in bytes.
-const MIN_SIZE: usize = 8 * ALIGN;
+const MIN_SIZE: usize = 16 * ALIGN;
 
 /// Least and largest distance between neighboring classes, in bytes.
 const STEP_BYTES: (usize, usize) = (2 * ALIGN, 4 * ALIGN);
@@ -80,7 +85,7 @@ pub(super) struct Shape {
     /// Pages of a complete zspage.
     pub(super) pages: u8,
     /// Places of a complete zspage.
-    pub(super) objects: u16,
+    pub(super) objects: u8,
 }
 
 impl Shape {
@@ -97,13 +102,13 @@ impl Shape {
     }
 
     /// Returns the byte offset of a place from the start of its zspage.
-    pub(super) const fn offset(&self, index: u16) -> usize {
-        // CAST: u16 widens. OVERFLOW: at most MAX_OBJECTS times the largest size.
+    pub(super) const fn offset(&self, index: u8) -> usize {
+        // CAST: u8 widens. OVERFLOW: at most 255 times the largest size.
         index as usize * self.size_bytes()
     }
 
     /// Returns where an object's bytes start, behind its header, and how many fit.
-    pub(super) const fn bytes_of(&self, index: u16) -> (usize, usize) {
+    pub(super) const fn bytes_of(&self, index: u8) -> (usize, usize) {
         // OVERFLOW: see `offset`; every size is larger than a header.
         (
             self.offset(index) + HEADER_BYTES,
@@ -112,16 +117,16 @@ impl Shape {
     }
 
     /// Returns how many places lie wholly in the first `pages` pages.
-    pub(super) const fn places_in(&self, pages: usize) -> u16 {
+    pub(super) const fn places_in(&self, pages: usize) -> u8 {
         if pages >= self.chain() {
             return self.objects;
         }
         // CAST: the quotient is below `objects`, which fits.
-        (pages * PAGE_SIZE / self.size_bytes()) as u16
+        (pages * PAGE_SIZE / self.size_bytes()) as u8
     }
 
     /// Returns how many pages the first `places` places touch.
-    pub(super) const fn pages_for(&self, places: u16) -> usize {
+    pub(super) const fn pages_for(&self, places: u8) -> usize {
         self.offset(places).div_ceil(PAGE_SIZE)
     }
 }
@@ -137,9 +142,8 @@ const fn best_chain(size: usize) -> usize {
     while pages <= MAX_CHAIN {
         let bytes = pages * PAGE_SIZE;
         let objects = bytes / size;
-        // More objects than pages, or the place would be as good as a page; and an index each.
-        // CAST: u16 to usize is lossless.
-        let fits = objects > pages && objects <= MAX_OBJECTS as usize;
+        // More objects than pages, or the place would be as good as a page; and a bit for each.
+        let fits = objects > pages && objects <= MAX_PLACES;
         if fits && bytes / objects / ALIGN * ALIGN == size {
             let tail = bytes - objects * size;
             // In millionths of the chain, to compare chains of different length.
@@ -198,11 +202,11 @@ const SHAPES_CONST: [Shape; CLASSES] = {
     while size != 0 {
         at -= 1;
         let pages = best_chain(size);
-        // CAST: a size is below PAGE_SIZE, pages at most MAX_CHAIN, objects at most MAX_OBJECTS.
+        // CAST: a size is below PAGE_SIZE, pages at most MAX_CHAIN, objects at most MAX_PLACES.
         shapes[at] = Shape {
             size: size as u32,
             pages: pages as u8,
-            objects: (pages * PAGE_SIZE / size) as u16,
+            objects: (pages * PAGE_SIZE / size) as u8,
         };
         size = next_smaller(size);
     }
@@ -233,7 +237,7 @@ static CLASS_OF: [u8; PAGE_SIZE / ALIGN + 1] = {
 };
 
 const _: () = {
-    assert!(CLASSES > 0 && CLASSES < 256);
+    assert!(CLASSES > 0 && CLASSES < 256 && MAX_PLACES < 256);
     assert!(PAGE_SIZE % 1024 == 0 && ALIGN % align_of::<u32>() == 0);
     assert!(HEADER_BYTES <= ALIGN, "a header must not span two pages");
 };
@@ -274,7 +278,7 @@ mod tests {
                 "{shape:?}"
             );
             assert!((1..=MAX_CHAIN).contains(&pages), "{shape:?}");
-            assert!(shape.objects <= MAX_OBJECTS && usize::from(shape.objects) > pages);
+            assert!((pages + 1..=MAX_PLACES).contains(&usize::from(shape.objects)));
             let tail = pages * PAGE_SIZE - size * usize::from(shape.objects);
             assert!(tail < size, "one more would fit: {shape:?}");
             last = size;
@@ -300,7 +304,7 @@ mod tests {
     #[test]
     fn classes_at_4k_pages_are_those_of_the_table() {
         if PAGE_SIZE == 4096 {
-            assert_eq!(CLASSES, 213);
+            assert_eq!(CLASSES, 205);
             assert_eq!(MAX_LEN, 3848);
         }
     }

@@ -43,11 +43,10 @@ use super::{
     fullness::Group,
     geometry::MAX_CHAIN,
     object::{
-        Header,
         ObjectId,
-        DESCRIPTOR_ALIGN,
-        END, //
-    }, //
+        DESCRIPTOR_ALIGN, //
+    },
+    places::Places, //
 };
 use crate::kapi::{
     atomic::{
@@ -101,18 +100,14 @@ impl Token {
 ///
 /// # Invariants
 ///
-/// - `used <= fresh <= usable`, and `usable` is what fits in `pages` pages.
-/// - The free list, from `free` through the headers, holds the `fresh - used` places below `fresh`
-///   that hold no object.
+/// `usable` places lie wholly in the `pages` pages held, and those of `places` are among them.
 pub(super) struct State {
     /// Places that hold an object.
-    pub(super) used: u16,
-    /// Places from here on were never used since the zspage was made.
-    pub(super) fresh: u16,
-    /// First place of the free list, or [`END`].
-    pub(super) free: u16,
+    pub(super) places: Places,
+    /// The first run of pages.
+    first: Option<Pages>,
     /// Places that lie wholly in the pages held.
-    pub(super) usable: u16,
+    pub(super) usable: u8,
     /// Pages held, from the chain's first on.
     pub(super) pages: u8,
     /// The list of the class it is on, unless isolated.
@@ -121,8 +116,6 @@ pub(super) struct State {
     pub(super) isolated: bool,
     /// The page allocator had no contiguous pages the last time: take single ones.
     pub(super) single: bool,
-    /// The first run of pages.
-    first: Option<Pages>,
 }
 
 /// A zspage's neighbors on the list it is on; the business of `list.rs`.
@@ -212,7 +205,7 @@ impl Zs {
     }
 
     /// Returns the id of one of its objects.
-    pub(super) fn id(self, index: u16) -> ObjectId {
+    pub(super) fn id(self, index: u8) -> ObjectId {
         ObjectId::new(usize_to_u64(self.0.as_ptr().expose_provenance()), index)
     }
 
@@ -251,18 +244,18 @@ impl Zs {
         }
     }
 
-    /// Returns the header in front of a place, `offset` bytes from the zspage's start.
-    pub(super) fn header(self, offset: usize, _: &Token) -> Header {
+    /// Returns the owner in the header of a taken place, `offset` bytes from the zspage's start.
+    pub(super) fn owner(self, offset: usize, _: &Token) -> u32 {
         // SAFETY:
         // - `header_at` gives an address inside of a page that the zspage holds, aligned.
         // - Headers are written under the class lock only, which the token shows to be held.
-        Header::from_bits(unsafe { self.header_at(offset).read() })
+        unsafe { self.header_at(offset).read() }
     }
 
-    /// Writes the header in front of a place, `offset` bytes from the zspage's start.
-    pub(super) fn set_header(self, offset: usize, header: Header, _: &mut Token) {
-        // SAFETY: as `header`.
-        unsafe { self.header_at(offset).write(header.to_bits()) };
+    /// Writes the owner into the header of a taken place.
+    pub(super) fn set_owner(self, offset: usize, owner: u32, _: &mut Token) {
+        // SAFETY: as `owner`.
+        unsafe { self.header_at(offset).write(owner) };
     }
 
     /// Places start at multiples of at least four bytes, so a header lies in one page, aligned.
@@ -417,7 +410,7 @@ impl Zs {
 /// The place is taken in its zspage's state, and its id is in no slot.
 pub(super) struct Place {
     zs: Zs,
-    index: u16,
+    index: u8,
     /// Offset of the first byte behind the header, from the zspage's start.
     offset: usize,
     /// Bytes behind the header.
@@ -426,7 +419,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Stands for the place just taken: its bytes behind the header start at `offset`.
-    pub(super) fn new(zs: Zs, index: u16, (offset, room): (usize, usize), _: &mut Token) -> Self {
+    pub(super) fn new(zs: Zs, index: u8, (offset, room): (usize, usize), _: &mut Token) -> Self {
         Self {
             zs,
             index,
@@ -441,7 +434,7 @@ impl Place {
     }
 
     /// Returns the number of the place in its zspage.
-    pub(super) fn index(&self) -> u16 {
+    pub(super) fn index(&self) -> u8 {
         self.index
     }
 
@@ -504,7 +497,8 @@ impl OwnedZspage {
     /// # Context
     ///
     /// Allocates the descriptor as the policy says.
-    pub(super) fn new(class: u16, pages: Pages, usable: u16, policy: Policy) -> Option<Self> {
+    pub(super) fn new(class: u16, pages: Pages, usable: u8, policy: Policy) -> Option<Self> {
+        let count = page_count(pages.count());
         let zspage = Zspage {
             base: NonNull::new(pages.addr())?,
             later: AtomicUsize::new(0),
@@ -512,18 +506,16 @@ impl OwnedZspage {
                 next: None,
                 prev: None,
             }),
-            run: AtomicU32::new(page_count(pages.count()).into()),
+            run: AtomicU32::new(count.into()),
             class,
             state: UnsafeCell::new(State {
-                used: 0,
-                fresh: 0,
-                free: END,
+                places: Places::NONE,
+                first: Some(pages),
                 usable,
-                pages: page_count(pages.count()),
+                pages: count,
                 group: Group::EMPTY,
                 isolated: false,
                 single: false,
-                first: Some(pages),
             }),
         };
         let descriptor = NonNull::new(KBox::into_raw(boxed(zspage, policy)?))?;

@@ -21,7 +21,7 @@
 //!   scattered  | page | page |  ...  | page |     an object that spans two pages which are not
 //!              |obj|obj|obj|     |obj|obj|        neighbors is in two pieces
 //!
-//!   object     | header: 4 bytes, owner or free link | bytes |
+//!   object     | header: 4 bytes, the owner | bytes |
 //!   raw        | one page, no header, no class |
 //! ```
 //!
@@ -36,6 +36,7 @@
 //! |---|---|
 //! | `geometry.rs` | which place sizes and chains there are, and why |
 //! | `object.rs` | object id and header |
+//! | `places.rs` | which places of a zspage are taken |
 //! | `fullness.rs` | groups of zspages by use |
 //! | `mem.rs` | descriptors and bytes: the only unsafe file |
 //! | `list.rs` | lists of zspages |
@@ -80,10 +81,19 @@ mod list;
 )]
 mod mem;
 mod object;
+mod places;
 mod pool;
 mod stats;
 mod zspage;
 
+pub(crate) use batch::{
+    FreeBatch,
+    BATCH, //
+};
+pub(crate) use drain::{
+    DrainCause,
+    Drained, //
+};
 pub(crate) use object::{
     ObjectId,
     OWNER_LIMIT, //
@@ -96,14 +106,6 @@ pub(crate) use pool::{
     PoolConfig, //
 };
 pub(crate) use stats::PoolStats;
-pub(crate) use batch::{
-    FreeBatch,
-    BATCH, //
-};
-pub(crate) use drain::{
-    DrainCause,
-    Drained, //
-};
 
 /// Proof that a slot is held: implemented by the guard of a slot, and by nothing else.
 ///

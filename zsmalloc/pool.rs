@@ -394,7 +394,7 @@ impl Worker<Pool> {
         policy: Policy,
         node: Option<u32>,
     ) -> Result<NewObject<'_>, AllocError> {
-        if len == 0 || len > PAGE_SIZE || owner >= OWNER_LIMIT {
+        if len == 0 || len > PAGE_SIZE || owner == OWNER_LIMIT {
             return Err(AllocError::Invalid);
         }
         let place = match class_of(len).and_then(|number| self.class(number)) {
