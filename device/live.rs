@@ -9,7 +9,7 @@ use super::{
     drain::{self, Cause, Drains},
     notify::Deferral,
     slot::{SlotContent, SlotGuard},
-    slot_word::{SlotCell, SlotWord, Stored},
+    slot_word::{SlotCell, SlotWord, Stored, LOCK_BIT},
     stats::{Counter, DeviceStats},
     table::{Table, CHUNK_SLOTS},
     Device, //
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     kapi::{
         atomic::{AtomicBool, AtomicU64},
+        bitlock,
         num::u64_to_usize,
         oom::{OomClient, OomNotifier},
         sched,
@@ -221,7 +222,10 @@ impl Owner for Live {
         let Some(held) = cell.try_lock() else {
             return Relocated::Busy;
         };
+        bitlock::note_acquire(true);
         let ended = cell.relocate(held, from.to_bits(), &mut || place().to_bits());
+        bitlock::note_release();
+        bitlock::after_unlock(cell.word(), LOCK_BIT);
         if ended.needs_hint {
             self.mark(owner);
         }

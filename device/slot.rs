@@ -12,10 +12,13 @@
 
 use super::{
     live::Live,
-    slot_word::{Held, Kind, Mark, Settled, SlotCell, SlotWord, Stored, Undecodable}, //
+    slot_word::{
+        Held, Kind, Mark, Settled, SlotCell, SlotWord, Stored, Undecodable, LOCK_BIT, //
+    },
 };
 use crate::{
     kapi::{
+        bitlock,
         num::{saturating_u32, u32_to_usize, usize_to_u64, PAGE_SIZE},
         preempt::Section, //
     },
@@ -111,10 +114,12 @@ impl<'a> SlotGuard<'a> {
     /// Enters a non-preemptible section until the guard goes. Takes the slot's lock.
     pub(crate) fn lock(live: &'a Live, cell: &'a SlotCell) -> Self {
         let section = Some(Section::enter());
+        bitlock::note_acquire(false);
+        let held = cell.lock(|word| bitlock::wait(word, LOCK_BIT));
         Self {
             live,
             cell,
-            held: Some(cell.lock()),
+            held: Some(held),
             section,
         }
     }
@@ -125,13 +130,7 @@ impl<'a> SlotGuard<'a> {
     ///
     /// As [`SlotGuard::lock`].
     pub(crate) fn try_lock(live: &'a Live, cell: &'a SlotCell) -> Option<Self> {
-        let section = Some(Section::enter());
-        Some(Self {
-            live,
-            cell,
-            held: Some(cell.try_lock()?),
-            section,
-        })
+        Self::try_with(live, cell, Some(Section::enter()))
     }
 
     /// Takes a slot if it is free, in a context that is not preemptible anyway. For notify.
@@ -140,12 +139,31 @@ impl<'a> SlotGuard<'a> {
     ///
     /// Atomic, interrupts possibly off.
     pub(super) fn try_lock_atomic(live: &'a Live, cell: &'a SlotCell) -> Option<Self> {
+        Self::try_with(live, cell, None)
+    }
+
+    fn try_with(live: &'a Live, cell: &'a SlotCell, section: Option<Section>) -> Option<Self> {
+        let held = Some(cell.try_lock()?);
+        bitlock::note_acquire(true);
         Some(Self {
             live,
             cell,
-            held: Some(cell.try_lock()?),
-            section: None,
+            held,
+            section,
         })
+    }
+
+    /// Takes the hold out of the guard, to end it by one operation on the cell.
+    fn take_held(&mut self) -> Option<Held> {
+        let held = self.held.take()?;
+        bitlock::note_release();
+        Some(held)
+    }
+
+    /// Ends what ending the hold began: wakes, and leaves the section.
+    fn left(&mut self) {
+        bitlock::after_unlock(self.cell.word(), LOCK_BIT);
+        drop(self.section.take());
     }
 
     /// Returns what the slot holds; nothing if it is dead.
@@ -188,13 +206,13 @@ impl<'a> SlotGuard<'a> {
     ///
     /// Leaves the section; frees the old object (class lock).
     pub(crate) fn replace(mut self, new: SlotContent, seconds: u32) {
-        let Some(held) = self.held.take() else {
+        let new = new.encode(seconds);
+        let Some(held) = self.take_held() else {
             return;
         };
-        let new = new.encode(seconds);
         self.live.stats.stored(&new);
         let old = self.cell.replace(held, new);
-        drop(self.section.take());
+        self.left();
         self.live.free(&old);
     }
 
@@ -204,21 +222,23 @@ impl<'a> SlotGuard<'a> {
     ///
     /// Leaves the section.
     pub(super) fn into_dead(mut self) -> Option<Stored> {
-        match self.cell.release_unchanged(self.held.take()?) {
+        let settled = self.cell.release_unchanged(self.take_held()?);
+        self.left();
+        match settled {
             Settled::Kept => None,
             Settled::Dead(dead) => Some(dead),
         }
     }
 
     fn leave(&mut self, word: Option<SlotWord>) {
-        let Some(held) = self.held.take() else {
+        let Some(held) = self.take_held() else {
             return;
         };
         let settled = match word {
             Some(word) => self.cell.release(held, word),
             None => self.cell.release_unchanged(held),
         };
-        drop(self.section.take());
+        self.left();
         if let Settled::Dead(dead) = settled {
             self.live.free_notified(&dead);
         }

@@ -34,10 +34,12 @@
 //! * A writer that meets P replaces content that is dead anyway: the old object is freed by the
 //!   writer, P goes with it, and a drain that comes later finds nothing to do.
 
-use crate::kapi::atomic::{cpu_relax, AtomicU64};
+use crate::kapi::atomic::AtomicU64;
 
+/// Number of the lock bit.
+pub(crate) const LOCK_BIT: u32 = 0;
 /// Lock bit: its holder owns the value and, but for P, the word.
-const LOCK: u64 = 1 << 0;
+const LOCK: u64 = 1 << LOCK_BIT;
 /// Free-pending bit: the content is dead and waits for someone to free it.
 const PENDING: u64 = 1 << 1;
 const KIND_SHIFT: u32 = 2;
@@ -321,23 +323,30 @@ impl SlotCell {
         }
     }
 
-    /// Takes the lock, spinning until it is free.
+    /// Takes the lock, calling `wait` for as long as somebody else has it.
     ///
-    /// Holders never sleep and are never preempted, so the wait is a few microseconds.
+    /// Holders never sleep and are never preempted, so the wait is a few microseconds. `wait` gets
+    /// the word and returns when the lock bit was seen clear.
     ///
     /// # Context
     ///
     /// Not preemptible from here to release.
-    pub(crate) fn lock(&self) -> Held {
+    pub(crate) fn lock(&self, wait: impl Fn(&AtomicU64)) -> Held {
         loop {
             let old = self.word.load_relaxed();
             if old & LOCK == 0 {
                 if let Some(held) = self.try_lock_from(old) {
                     return held;
                 }
+            } else {
+                wait(&self.word);
             }
-            cpu_relax();
         }
+    }
+
+    /// Returns the word, for waking those who wait for its lock bit.
+    pub(crate) fn word(&self) -> &AtomicU64 {
+        &self.word
     }
 
     /// Returns what the slot holds for a reader: nothing if it is dead.
@@ -481,6 +490,10 @@ impl Default for SlotCell {
 mod tests {
     use super::*;
 
+    fn spin(_: &AtomicU64) {
+        std::thread::yield_now();
+    }
+
     #[test]
     fn fields_round_trip_at_their_limits() {
         for size in [0, 1, 4095, 4096, MAX_SIZE_BYTES] {
@@ -511,10 +524,10 @@ mod tests {
             word: SlotWord::new(Kind::Object, 100, 0, 1),
             value: 7,
         };
-        assert!(c.replace(c.lock(), stored).is_empty());
+        assert!(c.replace(c.lock(spin), stored).is_empty());
         assert_eq!(c.mark_pending(), Marked::Free(stored.word));
         assert_eq!(c.mark_pending(), Marked::Already);
-        let held = c.lock();
+        let held = c.lock(spin);
         assert_eq!(c.live(&held), Stored::NOTHING);
         assert_eq!(c.release_unchanged(held), Settled::Dead(stored));
         assert_eq!(c.peek(), SlotWord::EMPTY);
@@ -528,13 +541,13 @@ mod tests {
             value: 7,
         };
         let new = Stored { value: 9, ..old };
-        let _ = c.replace(c.lock(), old);
+        let _ = c.replace(c.lock(spin), old);
         let _ = c.mark_pending();
-        assert_eq!(c.replace(c.lock(), new), old);
+        assert_eq!(c.replace(c.lock(spin), new), old);
         let held = c.try_lock().unwrap();
         assert!(!held.is_pending());
         assert_eq!(c.release_unchanged(held), Settled::Kept);
-        assert_eq!(c.live(&c.lock()), new);
+        assert_eq!(c.live(&c.lock(spin)), new);
     }
 
     #[test]
@@ -544,8 +557,8 @@ mod tests {
             word: SlotWord::new(Kind::Raw, 4096, 0, 1),
             value: 5,
         };
-        let _ = c.replace(c.lock(), stored);
-        let held = c.lock();
+        let _ = c.replace(c.lock(spin), stored);
+        let held = c.lock(spin);
         assert_eq!(c.mark_pending(), Marked::Held);
         assert_eq!(c.release_unchanged(held), Settled::Dead(stored));
     }

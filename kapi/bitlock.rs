@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A lock in one bit of a word whose other bits others may change meanwhile.
+//! What a lock in one bit of a word needs from the kernel: how to wait for it, whom to wake, and what
+//! lockdep is told.
+//!
+//! The bit itself belongs to `device/slot_word.rs`, whose protocol sets and clears it together with
+//! other bits of the word. Here is only what that pure file cannot know.
 //!
 //! # Protocol
 //!
-//! - Who sets the bit, and was the one to set it, holds the lock.
-//! - The holder clears the bit by [`unlock`], or by a read-modify-write of its own that changes other
-//!   bits with it: [`before_unlock`], the operation, [`after_unlock`].
-//! - A holder is inside a [`Section`], so it is not preempted and a waiter waits for a few
-//!   microseconds of work only. It spins.
+//! - To take: [`note_acquire`], then set the bit; while it is set by somebody else, [`wait`].
+//! - To try: set the bit, then [`note_acquire`] if that worked.
+//! - To leave: [`note_release`], clear the bit, then [`after_unlock`].
+//! - A holder is inside a [`super::preempt::Section`] or otherwise not preempted, so a waiter waits
+//!   for a few microseconds of work only. It spins.
 //!
 //! # PREEMPT_RT
 //!
@@ -19,66 +23,28 @@
 //!
 //! All such locks are one class of lockdep, `rzram slot`. A thread that waits for a second one while
 //! it holds one is reported; a try is not.
-//!
-//! # Orders
-//!
-//! Taking is an acquire, leaving a release; what the lock protects may be plain or relaxed.
-//!
-//! # Who may run with whom
-//!
-//! | | `lock` | `try_lock` | unlock | other bits |
-//! |---|---|---|---|---|
-//! | any of them | - | - | - | - |
-//!
-//! "-" is no further lock needed. `lock` is for a [`Section`]; the others run in any context.
 
-use super::{
-    atomic::AtomicU64,
-    preempt::Section, //
-};
+use super::atomic::AtomicU64;
 
-/// Takes the lock in bit `bit` of `word` and returns the word as it was before, the bit clear.
+/// Spins until the bit is seen clear; reading alone leaves the cache line with the holder.
 ///
 /// # Context
 ///
-/// Inside of a section, which makes the holding time short. Spins until the lock is free; sleeps on
-/// PREEMPT_RT.
-#[inline]
-pub(crate) fn lock(word: &AtomicU64, bit: u32, section: &Section) -> u64 {
-    lockdep::acquire(false);
-    // ORDERING: acquire, pairs with the releasing operation of `unlock` or of the holder's own
-    // read-modify-write between `before_unlock` and `after_unlock`.
-    let old = word.fetch_or_acquire(mask(bit));
-    if old & mask(bit) == 0 {
-        return old;
-    }
-    contended(word, bit, section)
-}
-
-/// Waits for the lock; out of line, so that the common case stays small.
-#[cold]
-fn contended(word: &AtomicU64, bit: u32, _section: &Section) -> u64 {
-    loop {
-        wait(word, bit);
-        // ORDERING: acquire, as in `lock`.
-        let old = word.fetch_or_acquire(mask(bit));
-        if old & mask(bit) == 0 {
-            return old;
-        }
-    }
-}
-
-/// Spins until the bit is seen clear; reading alone leaves the cache line with the holder.
+/// Inside of a section.
 #[cfg(not(CONFIG_PREEMPT_RT))]
-fn wait(word: &AtomicU64, bit: u32) {
+pub(crate) fn wait(word: &AtomicU64, bit: u32) {
     while word.load_relaxed() & mask(bit) != 0 {
         super::atomic::cpu_relax();
     }
 }
 
 /// Sleeps until the bit is seen clear.
+///
+/// # Context
+///
+/// Inside of a section, which on this kernel may sleep.
 #[cfg(CONFIG_PREEMPT_RT)]
-fn wait(word: &AtomicU64, bit: u32) {
+pub(crate) fn wait(word: &AtomicU64, bit: u32) {
     use kernel::bindings;
     let bit = kernel::ffi::c_int::try_from(bit).unwrap_or(0);
     // SAFETY: the word is live for the call; the function sleeps until the bit is clear.
@@ -92,58 +58,41 @@ fn wait(word: &AtomicU64, bit: u32) {
     };
 }
 
-/// Takes the lock if it is free, and returns the word as it was before.
+/// Tells lockdep that this thread takes a lock; `by_try` if it would not have waited.
 ///
 /// # Context
 ///
-/// Any; never waits.
+/// Any.
 #[inline]
-pub(crate) fn try_lock(word: &AtomicU64, bit: u32) -> Option<u64> {
-    // A look first leaves the cache line with a holder.
-    if word.load_relaxed() & mask(bit) != 0 {
-        return None;
-    }
-    // ORDERING: acquire, as in `lock`.
-    let old = word.fetch_or_acquire(mask(bit));
-    if old & mask(bit) != 0 {
-        return None;
-    }
-    lockdep::acquire(true);
-    Some(old)
+pub(crate) fn note_acquire(by_try: bool) {
+    lockdep::acquire(by_try);
 }
 
-/// Leaves the lock and returns the word as it was before, the bit set.
+/// Tells lockdep that the holder is about to clear the bit.
 ///
 /// # Context
 ///
-/// Any; the caller holds the lock.
+/// Any.
 #[inline]
-pub(crate) fn unlock(word: &AtomicU64, bit: u32) -> u64 {
-    before_unlock();
-    // ORDERING: full, and so a release that pairs with `lock` and `try_lock`; the full barrier also
-    // orders the clear bit before the look at the waiters on PREEMPT_RT.
-    let old = word.fetch_and_full(!mask(bit));
-    after_unlock(word, bit);
-    old
-}
-
-/// Tells lockdep that the holder is about to clear the bit by an operation of its own.
-///
-/// Once an unlock, also where that operation is tried several times.
-#[inline]
-pub(crate) fn before_unlock() {
+pub(crate) fn note_release() {
     lockdep::release();
 }
 
-/// Wakes who sleeps for the bit, after the holder cleared it by a fully ordered operation.
+/// Wakes who sleeps for the bit, after the holder cleared it.
 ///
 /// The word may belong to another holder by now; only its address is used.
+///
+/// # Context
+///
+/// Any.
 #[inline]
 pub(crate) fn after_unlock(word: &AtomicU64, bit: u32) {
     #[cfg(CONFIG_PREEMPT_RT)]
     {
+        // The bit was cleared by a release; the look at the waiters must not come before it.
+        super::atomic::smp_mb();
         let bit = kernel::ffi::c_int::try_from(bit).unwrap_or(0);
-        // SAFETY: the address only selects a wait queue; the operation before was a full barrier.
+        // SAFETY: the address only selects a wait queue.
         unsafe { kernel::bindings::wake_up_bit(word.as_word_ptr(), bit) };
     }
     #[cfg(not(CONFIG_PREEMPT_RT))]
@@ -151,6 +100,7 @@ pub(crate) fn after_unlock(word: &AtomicU64, bit: u32) {
 }
 
 /// Returns the word with only bit `bit` set.
+#[cfg(not(CONFIG_PREEMPT_RT))]
 #[inline]
 const fn mask(bit: u32) -> u64 {
     1u64.wrapping_shl(bit)
