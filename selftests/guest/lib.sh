@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Shared by the guest suites: TAP output, the device under test, clean-up. Sourced, never run.
+#
+# A suite sources this, calls `load`, then checks, then `finish`. The first failure ends it with
+# status 1 (with RZRAM_KEEP_GOING=1 it goes on and fails at the end). However it ends, everything
+# is unmounted, switched off, reset and unloaded. RZRAM_DRIVER=zram runs the same suite on C zram,
+# the oracle; where rzram is meant to differ a suite says so with `differs`.
+#
+# RZRAM_TIER=full multiplies the work of the long suites by ten; the seed stays.
+# Its own variables begin with an underscore, so that they never meet a suite's.
+# shellcheck shell=sh
+
+DRIVER=${RZRAM_DRIVER:-rzram}
+DISK=${DRIVER}0
+NODE=/dev/$DISK
+ATTR=/sys/block/$DISK
+CONTROL=/sys/class/$DRIVER-control
+MNT=/tmp/mnt
+SEED=${RZRAM_SEED:-20260101}
+case ${RZRAM_TIER:-test} in
+full) SCALE=10 ;;
+*) SCALE=1 ;;
+esac
+# C zram can do direct I/O from whole pages only (SE-1).
+ALIGNED=
+[ "$DRIVER" != zram ] || ALIGNED=--aligned
+
+tests=0
+failures=0
+helpers=
+
+echo "TAP version 13"
+
+on_c() { [ "$DRIVER" = zram ]; }
+
+passed() {
+	tests=$((tests + 1))
+	echo "ok $tests - $1"
+}
+
+# failed NAME DETAIL
+failed() {
+	tests=$((tests + 1))
+	failures=$((failures + 1))
+	printf '%s\n' "$2" | sed 's/^/# /'
+	echo "not ok $tests - $1"
+	[ -n "${RZRAM_KEEP_GOING-}" ] || exit 1
+}
+
+# skip NAME REASON
+skip() {
+	tests=$((tests + 1))
+	echo "ok $tests - $1 # SKIP $2"
+}
+
+# skip_all REASON: nothing here can run.
+skip_all() {
+	echo "1..0 # SKIP $1"
+	trap - EXIT
+	exit 4
+}
+
+finish() {
+	echo "1..$tests"
+	[ "$failures" -eq 0 ] || exit 1
+	exit 0
+}
+
+# check NAME COMMAND...: COMMAND must exit 0. It runs in a subshell.
+check() {
+	_name=$1
+	shift
+	if _output=$("$@" 2>&1); then
+		passed "$_name"
+	else
+		failed "$_name" "$* exited $?: $_output"
+	fi
+}
+
+# refuses NAME COMMAND...: COMMAND must fail.
+refuses() {
+	_name=$1
+	shift
+	if _output=$("$@" 2>&1); then
+		failed "$_name" "$* succeeded: $_output"
+	else
+		passed "$_name"
+	fi
+}
+
+# is NAME WANTED FOUND; WANTED may be alternatives, as A|B.
+is() {
+	case "|$2|" in
+	*"|$3|"*) passed "$1" ;;
+	*) failed "$1" "wanted: $2
+found:  $3" ;;
+	esac
+}
+
+# differs ID NAME: true, and a skip, if this is C zram, which is known to be wrong there.
+differs() {
+	on_c || return 1
+	skip "$2" "C zram differs: $1"
+}
+
+# writes OUTCOME ATTRIBUTE TEXT: what one write of exactly TEXT gives: ok or an errno's name.
+writes() {
+	is "$2 <- '$(printf %.40s "$3" | tr '\n' ' ')' is $1" "$1" "$(rzattr write "$ATTR/$2" "$3")"
+}
+
+# reads TEXT ATTRIBUTE
+reads() {
+	is "$2 reads '$1'" "$1" "$(rzattr read "$ATTR/$2")"
+}
+
+# wait_for SECONDS COMMAND...: until COMMAND succeeds, at most that long.
+wait_for() {
+	_limit=$(($(date +%s) + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ "$(date +%s)" -lt "$_limit" ] || return 1
+		sleep 0.05
+	done
+}
+
+# load [PARAMETER=VALUE...]
+load() {
+	if on_c; then
+		modprobe zram "$@"
+	else
+		load-rzram "$@"
+	fi
+}
+
+unload() { rmmod "$DRIVER"; }
+
+loaded() { [ -d "/sys/module/$DRIVER" ]; }
+
+# set_up SIZE [ALGORITHM]: a fresh device of that size.
+set_up() {
+	echo 1 >"$ATTR/reset" || return
+	[ -z "${2-}" ] || echo "$2" >"$ATTR/comp_algorithm" || return
+	echo "$1" >"$ATTR/disksize"
+}
+
+algorithms() { tr -d '[]' <"$ATTR/comp_algorithm"; }
+
+# mm COLUMN...: those columns of mm_stat.
+mm() {
+	awk -v columns="$*" '{
+		count = split(columns, wanted, " ")
+		for (i = 1; i <= count; i++) printf "%s%s", $wanted[i], i < count ? " " : "\n"
+	}' "$ATTR/mm_stat"
+}
+
+# io COLUMN: that column of io_stat.
+io() { awk -v column="$1" '{ print $column }' "$ATTR/io_stat"; }
+
+# discard_all_is_zero WHEN: nothing may be left in memory when everything is discarded.
+discard_all_is_zero() {
+	check "discard everything ($1)" blkdiscard "$NODE"
+	is "stored, compressed and used are 0 ($1)" "0 0 0" "$(mm 1 2 3)"
+	is "same-filled and raw pages are 0 ($1)" "0 0" "$(mm 6 8)"
+}
+
+# in_background COMMAND...: killed at the end at the latest; its pid is in $background.
+in_background() {
+	"$@" &
+	background=$!
+	helpers="$helpers $background"
+}
+
+clean_up() {
+	_status=$?
+	trap - EXIT
+	for _pid in $helpers; do
+		kill "$_pid" 2>/dev/null
+		wait "$_pid" 2>/dev/null
+	done
+	exec 3<&- 4<&-
+	if loaded; then
+		grep -q "^$NODE " /proc/swaps && swapoff "$NODE"
+		mountpoint -q "$MNT" && umount "$MNT"
+		for _disk in /sys/block/"$DRIVER"[0-9]*; do
+			[ -e "$_disk/reset" ] || continue
+			wait_for 10 sh -c "echo 1 >$_disk/reset" || _status=1
+		done
+		wait_for 10 unload || _status=1
+		! loaded || echo "# the module could not be unloaded"
+	fi
+	[ "$_status" -eq 0 ] || echo "# suite failed with status $_status"
+	exit "$_status"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+[ "$(id -u)" -eq 0 ] || skip_all "needs root"
+if on_c; then
+	modinfo zram >/dev/null 2>&1 || skip_all "this kernel has no zram"
+else
+	[ -n "${RZRAM_KO-}" ] || skip_all "RZRAM_KO names no module"
+fi
