@@ -4,6 +4,7 @@
 import hashlib
 import os
 import pathlib
+import re
 import subprocess
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -30,6 +31,14 @@ def output(*command):
         return subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
+
+
+def kernel_folder():
+    """The lab kernel's folder in the cache, named as tools/lib/kernel.sh names it."""
+    for line in read(cache() / "kernel.selected").splitlines():
+        if line.startswith("VERSION="):
+            return "linux-" + re.sub(r"[^A-Za-z0-9.+-]", "_", line.split("=", 1)[1])
+    return "linux"
 
 
 def load():

@@ -195,6 +195,19 @@ class Run:
                      log="bench-build")
         shutil.copy2(machine.cache() / target / "release/rzbench", self.folder / "rzbench")
 
+    def build_codecs(self, kernel):
+        """Compiles bench/kmod for a lab kernel, in a copy below the cache."""
+        copy = machine.cache() / "build" / f"bench-kmod-{kernel}"
+        copy.mkdir(parents=True, exist_ok=True)
+        for source in (machine.TOP / "bench/kmod").iterdir():
+            target = copy / source.name
+            if not target.exists() or target.read_bytes() != source.read_bytes():
+                shutil.copy2(source, target)
+        arch = ["ARCH=um"] if kernel == "uml" else []
+        self.in_root("make", *arch, "-C", f"/cache/{machine.kernel_folder()}/{kernel}",
+                     f"M=/cache/build/{copy.name}", "modules", log="bench-kmod")
+        shutil.copy2(copy / "rzbench_codec.ko", self.folder / "rzbench_codec.ko")
+
     def share(self, name, make):
         """Puts a costly file into the state folder: made once in the cache, then linked."""
         kept = machine.cache() / "bench" / name
@@ -288,6 +301,8 @@ class Run:
             self.share("pages.bin", self.make_pages)
         if "tree" in needs:
             self.share("tree.tar", self.make_tree)
+        if "kmod" in needs:
+            self.build_codecs("uml")
         progress = Progress(sum(self.expected(figure) for figure in figures))
         for figure in figures:
             for boot in self.boots(figure):

@@ -24,6 +24,8 @@ use crate::team::Team;
 const FRONT_NICE: i32 = -19;
 const READERS_NICE: i32 = 19;
 const WRITERS_NICE: i32 = 10;
+/// Fewer pages paged out beside the front in a whole run are no background.
+const LEAST_WRITTEN: u64 = 2000;
 const WRITER_BYTES: usize = 16 << 20;
 const FRONT_BYTES: usize = 4 << 20;
 /// The background runs this long before the front is measured.
@@ -195,7 +197,7 @@ pub fn swapping(disk: &mut Disk, job: &Job, front: Front) -> Result<Json> {
     let (values, series) = joined(&team.collect()?, limit_ns, seconds)?;
     let written = written_pages()?.saturating_sub(before);
     // The background must have paged out for real, or there was nothing to wait for.
-    if written < (writers * WRITER_BYTES / PAGE / 4) as u64 {
+    if written < LEAST_WRITTEN {
         return premise(format!(
             "only {written} pages were paged out beside the front"
         ));
