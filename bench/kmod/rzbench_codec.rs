@@ -90,7 +90,14 @@ impl MiscDevice for Opened {
         // CAST: 64-bit kernels only.
         let times = run(number, address as usize, count as usize)?;
         // The fields that were read are written back as they are.
-        for word in [number, address, count, times.compress, times.decompress, times.bytes] {
+        for word in [
+            number,
+            address,
+            count,
+            times.compress,
+            times.decompress,
+            times.bytes,
+        ] {
             writer.write(&word)?;
         }
         Ok(0)
@@ -152,7 +159,9 @@ fn batch(codec: &mut Codec, buffers: &mut Buffers, count: usize, times: &mut Tim
     let mut kept = 0;
     for index in 0..count {
         if !is_fill(&buffers.pages[index * PAGE..][..PAGE]) {
-            buffers.pages.copy_within(index * PAGE..(index + 1) * PAGE, kept * PAGE);
+            buffers
+                .pages
+                .copy_within(index * PAGE..(index + 1) * PAGE, kept * PAGE);
             kept += 1;
         }
     }
@@ -175,10 +184,15 @@ fn batch(codec: &mut Codec, buffers: &mut Buffers, count: usize, times: &mut Tim
         }
     }
     times.decompress += since(begin);
-    let bytes: usize = buffers.lengths[..kept].iter().map(|length| (*length).min(PAGE)).sum();
+    let bytes: usize = buffers.lengths[..kept]
+        .iter()
+        .map(|length| (*length).min(PAGE))
+        .sum();
     times.bytes += bytes as u64;
     // The last page of the batch stands for all: a codec that returns something else is no codec.
-    let last = kept.checked_sub(1).map(|index| &buffers.pages[index * PAGE..][..PAGE]);
+    let last = kept
+        .checked_sub(1)
+        .map(|index| &buffers.pages[index * PAGE..][..PAGE]);
     if last.is_some_and(|page| page != &buffers.back[..]) {
         return Err(EIO);
     }
