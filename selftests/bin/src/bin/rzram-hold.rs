@@ -88,7 +88,9 @@ impl Files {
                 let path = entry.path();
                 match entry.metadata() {
                     Ok(data) if data.is_dir() => folders.push(path),
-                    Ok(data) if data.is_file() && data.len() >= 2 * PAGE_BYTES as u64 && want(&path) => {
+                    Ok(data)
+                        if data.is_file() && data.len() >= 2 * PAGE_BYTES as u64 && want(&path) =>
+                    {
                         paths.push(path)
                     }
                     _ => {}
@@ -126,7 +128,9 @@ impl Files {
 }
 
 fn is_text(path: &Path) -> bool {
-    let known = ["py", "txt", "pl", "pm", "sh", "xml", "html", "json", "h", "conf", "md"];
+    let known = [
+        "py", "txt", "pl", "pm", "sh", "xml", "html", "json", "h", "conf", "md",
+    ];
     path.extension()
         .and_then(|end| end.to_str())
         .is_some_and(|end| known.contains(&end))
@@ -159,7 +163,10 @@ impl Progress {
             let mib = done * PAGE_BYTES / MIB;
             let percent = done * 100 / all;
             let seconds = self.begin.elapsed().as_secs_f32();
-            println!("{:<9} {mib:>5} MiB  {percent:>3} %  {seconds:.0} s", self.phase);
+            println!(
+                "{:<9} {mib:>5} MiB  {percent:>3} %  {seconds:.0} s",
+                self.phase
+            );
         }
     }
 }
@@ -178,7 +185,10 @@ fn vmstat(name: &str) -> u64 {
 fn mm_stat(disk: &str) -> Result<Vec<u64>, String> {
     let path = format!("/sys/block/{disk}/mm_stat");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    Ok(text.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+    Ok(text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect())
 }
 
 fn fill(memory: &mut [u8], seed: u64) -> Result<(), String> {
@@ -207,9 +217,9 @@ fn fill(memory: &mut [u8], seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks all pages, in runs of 16 that follow each other in a scattered order. Returns the errors.
+/// Checks all pages, in runs of 32 that follow each other in a scattered order. Returns the errors.
 fn verify(memory: &[u8], seed: u64) -> usize {
-    const RUN: usize = 16;
+    const RUN: usize = 32;
     let pages = memory.len() / PAGE_BYTES;
     let runs = pages.div_ceil(RUN);
     // Any step without a common factor visits every run once.
@@ -225,7 +235,10 @@ fn verify(memory: &[u8], seed: u64) -> usize {
         for index in first..pages.min(first + RUN) {
             let page = &memory[index * PAGE_BYTES..(index + 1) * PAGE_BYTES];
             let place = index as u64;
-            if word_at(page, 0) != place || word_at(page, 8) != seed || word_at(page, 16) != sum(page, place, seed) {
+            if word_at(page, 0) != place
+                || word_at(page, 8) != seed
+                || word_at(page, 16) != sum(page, place, seed)
+            {
                 errors += 1;
                 if errors <= 5 {
                     println!(
@@ -280,11 +293,17 @@ fn run() -> Result<bool, String> {
     let &[stored, compressed, used, ..] = full.as_slice() else {
         return Err(format!("mm_stat of {disk} has too few columns"));
     };
-    println!("\n  {} on {disk}, when memory was full", mib(memory.len() as u64));
+    println!(
+        "\n  {} on {disk}, when memory was full",
+        mib(memory.len() as u64)
+    );
     row("stored", mib(stored));
     row("compressed", mib(compressed));
     row("memory used", mib(used));
-    row("ratio", format!("{:.2}", stored as f64 / used.max(1) as f64));
+    row(
+        "ratio",
+        format!("{:.2}", stored as f64 / used.max(1) as f64),
+    );
     row("swap-outs", format!("{outs} pages"));
     row("swap-ins", format!("{ins} pages"));
     row("pages verified", format!("{}", memory.len() / PAGE_BYTES));
