@@ -17,6 +17,7 @@ use super::{
     drain::Cause,
     live::{Live, PRIMARY},
     slot::SlotContent,
+    slot_word::{Kind, SlotCell},
     stats::Counter, //
 };
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
         bytes::Src,
         clock,
         gfp::Policy,
-        num::PAGE_SIZE, //
+        num::{u32_to_usize, PAGE_SIZE}, //
     },
     zcomp::{Outcome, Verdict},
     zsmalloc::NewObject, //
@@ -85,7 +86,7 @@ pub(crate) fn write_page(
     live.help();
     let content = match src.same_word() {
         Some(pattern) => SlotContent::Fill(pattern),
-        None => store(live, index, src, node)?,
+        None => store(live, index, cell, src, node)?,
     };
     live.lock(cell).replace(content, clock::boot_seconds());
     Ok(())
@@ -95,19 +96,18 @@ pub(crate) fn write_page(
 fn store(
     live: &Live,
     owner: u32,
+    cell: &SlotCell,
     src: Src<'_>,
     node: Option<u32>,
 ) -> Result<SlotContent, WriteError> {
+    let pages_before = live.pool.total_pages();
     let placed = match compress(live, owner, src, node)? {
         Some(placed) => placed,
         None => store_raw(live, owner, src, node)?,
     };
-    if live.is_over_limit() {
-        live.drain_now(Cause::Limit);
-        if live.is_over_limit() {
-            // Dropping the object frees it.
-            return Err(WriteError::OverLimit);
-        }
+    if live.is_over_limit() && !is_within_limit(live, cell, placed.len, pages_before) {
+        // Dropping the object frees it.
+        return Err(WriteError::OverLimit);
     }
     let id = placed.object.into_id();
     Ok(match placed.len {
@@ -121,6 +121,29 @@ fn store(
             SlotContent::Raw { id }
         }
     })
+}
+
+/// Returns whether a page may be stored although the pool is above the user's limit.
+///
+/// What is charged is growth: an object that went into a place the pool had is welcome, and so is
+/// one that replaces an object at least as large, which goes as soon as this one is installed.
+#[cold]
+fn is_within_limit(live: &Live, cell: &SlotCell, len: Option<usize>, pages_before: u64) -> bool {
+    if live.pool.total_pages() <= pages_before {
+        return true;
+    }
+    // A look without the slot: at worst one page more or less is let in.
+    let old = cell.peek();
+    let replaces = match old.kind() {
+        Ok(Kind::Raw) => true,
+        Ok(Kind::Object) => len.is_some_and(|len| len <= u32_to_usize(old.size_bytes())),
+        _ => false,
+    };
+    if replaces && !old.is_pending() {
+        return true;
+    }
+    live.drain_now(Cause::Limit);
+    !live.is_over_limit()
 }
 
 /// Compresses and places a page; `None` if it is better stored raw.
