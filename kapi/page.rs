@@ -19,6 +19,8 @@
 //! Owners are exclusive; nothing here is shared. Freeing pages never sleeps and may happen with
 //! interrupts off. Freeing a [`Buf`] may sleep.
 
+#[cfg(CONFIG_ZSMALLOC)]
+use super::ffi;
 use super::{
     bytes::Dst,
     gfp::Policy,
@@ -35,7 +37,8 @@ use core::{
 };
 use kernel::{
     alloc::AllocError,
-    bindings, //
+    bindings,
+    ffi::c_long, //
 };
 
 /// Most pages in a run; the count less one is kept in the low bits of a page's descriptor address.
@@ -97,10 +100,9 @@ impl Pages {
             // - After the split the page is an order-0 page of ours, and nobody else knows it.
             unsafe { bindings::__free_pages(first.as_ptr().add(i), 0) };
         }
-        for i in 0..count {
-            // SAFETY: as above; the page is ours.
-            unsafe { account(first.as_ptr().add(i), true) };
-        }
+        // CAST: at most `MAX_RUN`.
+        // SAFETY: the pages are ours, and of one block.
+        unsafe { account(first.as_ptr(), count as c_long) };
         let tagged = first.cast::<u8>().map_addr(|a| a | (count - 1));
         // INVARIANT: `count - 1` fits the free low bits; the pages are ours, split, and counted.
         Some(Self { tagged })
@@ -161,13 +163,12 @@ impl Drop for Pages {
     /// no raw spin lock may be held there.
     fn drop(&mut self) {
         let first = self.first();
+        // CAST: at most `MAX_RUN`.
+        // SAFETY: the invariant: pages of ours, of one block, each counted.
+        unsafe { account(first, -(self.count() as c_long)) };
         for i in 0..self.count() {
-            // SAFETY: the invariant: `count` order-0 pages of ours in a row, each counted.
-            unsafe {
-                let page = first.add(i);
-                account(page, false);
-                bindings::__free_pages(page, 0);
-            }
+            // SAFETY: the invariant: `count` order-0 pages of ours in a row.
+            unsafe { bindings::__free_pages(first.add(i), 0) };
         }
     }
 }
@@ -183,27 +184,51 @@ fn alloc_block(order: u32, policy: Policy, node: Option<u32>) -> Option<NonNull<
     NonNull::new(page)
 }
 
-/// Counts a page in or out of the zone's pool pages, beside those of the built-in allocator.
+/// Counts pages in or out of their zone's pool pages, beside those of the built-in allocator.
+///
+/// One call for a run, not one a page: the counter is changed with interrupts off, which costs more
+/// than a page's allocation where that is slow.
+///
+/// # Safety
+///
+/// `page` must be a page in use, and all that are counted in its zone, as those of a block are.
+#[inline]
+unsafe fn account(page: *mut bindings::page, pages: c_long) {
+    // The counter exists only where the kernel's own allocator is configured.
+    #[cfg(CONFIG_ZSMALLOC)]
+    // SAFETY: the caller's promise; may be called with interrupts on or off.
+    unsafe {
+        bindings::mod_zone_page_state(zone_of(page), bindings::zone_stat_item_NR_ZSPAGES, pages)
+    };
+    #[cfg(not(CONFIG_ZSMALLOC))]
+    let _ = (page, pages);
+}
+
+/// Returns the zone of a page.
 ///
 /// # Safety
 ///
 /// `page` must be a page in use.
+///
+/// C counterpart: `page_zone()`, `include/linux/mm.h`.
+#[cfg(CONFIG_ZSMALLOC)]
 #[inline]
-unsafe fn account(page: *mut bindings::page, more: bool) {
-    // The counter exists only where the kernel's own allocator is configured.
-    #[cfg(CONFIG_ZSMALLOC)]
-    {
-        let item = bindings::zone_stat_item_NR_ZSPAGES;
-        if more {
-            // SAFETY: the caller's promise; may be called with interrupts on or off.
-            unsafe { bindings::inc_zone_page_state(page, item) };
-        } else {
-            // SAFETY: as above.
-            unsafe { bindings::dec_zone_page_state(page, item) };
-        }
+unsafe fn zone_of(page: *mut bindings::page) -> *mut bindings::zone {
+    // SAFETY: the caller's promise: a page in use has its zone's number in its flags, and is of a
+    // node that is online; `node_data` has an entry for each node.
+    unsafe {
+        let number = ((*page).flags.f >> ffi::ZONES_PGSHIFT) & ffi::ZONES_MASK;
+        #[cfg(CONFIG_NUMA)]
+        let node = {
+            let nodes = (&raw const bindings::node_data).cast::<*mut bindings::pglist_data>();
+            *nodes.add(super::num::u32_to_usize(node_of(page)))
+        };
+        #[cfg(not(CONFIG_NUMA))]
+        let node = &raw mut bindings::contig_page_data;
+        (&raw mut (*node).node_zones)
+            .cast::<bindings::zone>()
+            .add(number)
     }
-    #[cfg(not(CONFIG_ZSMALLOC))]
-    let _ = (page, more);
 }
 
 /// Returns the address of a page in the direct map.

@@ -55,6 +55,9 @@ RZ_UINT(__GFP_NOWARN);
 RZ_UINT(__GFP_RETRY_MAYFAIL);
 RZ_UINT(__GFP_ZERO);
 
+const unsigned long RZC_ZONES_PGSHIFT = ZONES_PGSHIFT;
+const unsigned long RZC_ZONES_MASK = ZONES_MASK;
+
 const unsigned long RZC_SHRINK_STOP = SHRINK_STOP;
 const unsigned long RZC_SHRINK_EMPTY = SHRINK_EMPTY;
 
