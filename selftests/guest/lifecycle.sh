@@ -75,7 +75,7 @@ check "data keeps nobody from unloading" unload
 # B01: an opener that comes and goes; reset fails only while it is there, and changes nothing.
 load
 set_up 16M
-in_background sh -c "while :; do : <$NODE; done"
+in_background sh -c "while :; do true <$NODE; done" 2>/dev/null
 opener=$background
 for _ in $(seq 50); do
 	case $(rzattr write "$ATTR/reset" 1) in

@@ -11,14 +11,18 @@
 //! | `cargo test`                                      | unit, boundary and property tests          |
 //! | `RUSTFLAGS="--cfg loom" cargo test models::`      | every interleaving of the models           |
 //!
-//! `RZRAM_CASES` sets the number of cases of a property, `RZRAM_SEED` the seed; both are fixed
-//! otherwise, so that a run can be repeated. Miri is not in Debian and the sanitizers need a nightly
+//! The seed of the properties is fixed, so that a run can be repeated; `RZRAM_SEED` sets another.
+//! `RZRAM_TIER=full` tries ten times as many cases. Miri is not in Debian and the sanitizers need a nightly
 //! compiler; the pure files are safe code, and what is unsafe is tested in guests.
 
 mod kapi;
 
 #[allow(dead_code, reason = "the driver's other rooms use the rest")]
 mod device;
+#[allow(dead_code, reason = "as above")]
+mod zcomp;
+#[allow(dead_code, reason = "as above")]
+mod zsmalloc;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

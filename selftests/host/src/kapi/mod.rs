@@ -3,3 +3,4 @@
 //! Stands in for the driver's `kapi` room: only what pure files may use of it.
 
 pub(crate) mod atomic;
+pub(crate) mod num;

@@ -27,9 +27,13 @@ fn from_environment<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 /// Holds `property` against values of `strategy`, in a run that the seed alone decides.
-fn holds<S: Strategy>(strategy: S, property: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+pub(crate) fn holds<S: Strategy>(
+    strategy: S,
+    property: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let full = std::env::var("RZRAM_TIER").is_ok_and(|tier| tier == "full");
     let config = Config {
-        cases: from_environment("RZRAM_CASES", CASES),
+        cases: if full { 10 * CASES } else { CASES },
         failure_persistence: None,
         ..Config::default()
     };

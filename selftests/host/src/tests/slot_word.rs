@@ -87,7 +87,9 @@ fn values_too_large_do_not_reach_other_fields() {
 fn a_zeroed_word_is_an_empty_slot() {
     assert_eq!(SlotWord::from_bits(0), SlotWord::EMPTY);
     assert_eq!(SlotWord::EMPTY.kind(), Ok(Kind::Empty));
-    assert!(SlotCell::new().live(&SlotCell::new().lock()).is_empty());
+    assert!(SlotCell::new()
+        .live(&SlotCell::new().lock(|_| ()))
+        .is_empty());
 }
 
 #[test]
@@ -174,7 +176,7 @@ impl Checked {
     }
 
     fn write(&mut self, new: Stored, notify_meanwhile: bool) {
-        let held = self.cell.lock();
+        let held = self.cell.lock(|_| crate::kapi::atomic::cpu_relax());
         if notify_meanwhile {
             assert_eq!(self.cell.mark_pending(), Marked::Held);
         }
@@ -189,7 +191,7 @@ impl Checked {
     }
 
     fn read(&mut self, seconds: u32, notify_meanwhile: bool) {
-        let held = self.cell.lock();
+        let held = self.cell.lock(|_| crate::kapi::atomic::cpu_relax());
         let live = self.cell.live(&held);
         match self.content.filter(|_| !self.pending) {
             None => assert!(live.is_empty() && live.value == 0),
