@@ -44,16 +44,18 @@ need_space() {
 
 # with_lock NAME COMMAND...: run COMMAND while holding a lock; waits for another run and says so.
 with_lock() {
-	local name=$1
+	local name=$1 fd status
 	shift
-	(
-		exec 9>"$RZ_CACHE/$name.lock"
-		if ! flock -n 9; then
-			say "waiting for another run that is busy with: $name"
-			flock 9
-		fi
-		"$@"
-	)
+	exec {fd}>"$RZ_CACHE/$name.lock"
+	if ! flock -n "$fd"; then
+		say "waiting for another run that is busy with: $name"
+		flock "$fd"
+	fi
+	# No "||" here: it would switch off set -e inside.
+	"$@"
+	status=$?
+	exec {fd}>&-
+	return "$status"
 }
 
 # Stamps mark finished steps. They are written last, so a killed step is done again.

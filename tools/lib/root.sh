@@ -56,7 +56,7 @@ make_base() {
 		path-exclude=/usr/share/lintian/*
 	END
 	run_step "making a Debian $RZ_SUITE root" debootstrap \
-		unshare --mount --propagation private \
+		setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child \
 		debootstrap --variant=minbase --include=ca-certificates "$RZ_SUITE" "$part" ${mirror:+"$mirror"} ||
 		die "debootstrap could not make the lab root; see the log above, then run again"
 	rm -rf "$RZ_ROOT"
