@@ -166,10 +166,9 @@ P10 = Figure(
         Cell("stock-build", BUILD, ("zram", "rzram"), STOCK_TWO, rounds=3, seconds=300, long=True),
     ),
     (
-        Row("system-time", "build", "system_s", "s", target=Target("<=", 0.85)),
+        Row("system-time", "stock-build", "system_s", "s", target=Target("<=", 0.85)),
         Row("wall-time", "build", "wall_s", "s", target=Target("<=", 0.95)),
-        Row("user-time", "build", "user_s", "s"),
-        Row("system-time-stock", "stock-build", "system_s", "s", target=Target("<=", 0.85)),
+        Row("cpu-time", "build", "cpu_s", "s"),
         Row("wall-time-stock", "stock-build", "wall_s", "s", target=Target("<=", 0.95)),
     ),
     """The kernel's libbpf is compiled from its source with `gcc -O2`, two compilers at a time, in a
@@ -177,9 +176,10 @@ P10 = Figure(
     group, swap on the disk, codec lz4. Times are the group's `cpu.stat` and the wall clock. A run counts
     if the build succeeded and at least 5000 pages went out. User-mode Linux runs this on one CPU only:
     with two, its kernel takes a page from a process that runs on the other CPU without stopping that
-    process's stores to it, and compilers crash, on a RAM disk as well. Both CPUs are busy on the stock
-    kernel.""",
-    plots=(("bars", "compiling in a small group", "system_s", "s", False),),
+    process's stores to it, and compilers crash, on a RAM disk as well; and it books all time as system
+    time, so only wall and whole processor time are read there. System time, and both CPUs busy, come
+    from the stock kernel.""",
+    plots=(("bars", "compiling in a small group", "cpu_s", "s", False),),
     needs=("tree",),
 )
 

@@ -81,10 +81,15 @@ pub fn build(disk: &mut Disk, job: &Job) -> Result<Json> {
     let out = figure("/proc/vmstat", "pswpout")? - out;
     let back = figure("/proc/vmstat", "pswpin")? - back;
     let statistics = format!("{group}/cpu.stat");
-    let values = Json::object()
+    let seconds = |key| figure(&statistics, key).map(|us| us as f64 / 1e6);
+    let mut values = Json::object()
         .with("wall_s", ms_between(begin, end) / 1e3)
-        .with("system_s", figure(&statistics, "system_usec")? as f64 / 1e6)
-        .with("user_s", figure(&statistics, "user_usec")? as f64 / 1e6);
+        .with("cpu_s", seconds("usage_usec")?);
+    // User-mode Linux books all time as system time.
+    if seconds("user_usec")? > 0.0 {
+        values.put("system_s", seconds("system_usec")?);
+        values.put("user_s", seconds("user_usec")?);
+    }
     if out < LEAST_PAGED_OUT {
         return premise(format!(
             "only {out} pages were paged out: the group has too much memory"
