@@ -89,8 +89,9 @@ fn store_mem_limit(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
         return Err(EINVAL);
     }
     let bytes = parse::mem(text);
-    // Saturates: a limit near 2^64 must not wrap to "none".
-    let pages = bytes.div_ceil(usize_to_u64(PAGE_SIZE));
+    // Saturates at the largest multiple: a limit near 2^64 must not wrap to "none".
+    let page = usize_to_u64(PAGE_SIZE);
+    let pages = bytes.div_ceil(page).min(u64::MAX / page);
     let _config = disk.config.write();
     disk.limit_pages.store_relaxed(pages);
     Ok(())
