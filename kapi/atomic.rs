@@ -3,8 +3,8 @@
 //! The one door to atomic operations.
 //!
 //! Everything above this file names the types here and never `core::sync::atomic` or the kernel's
-//! `Atomic`. The host crate puts a file of the same names in this place, over `std` or over loom, so
-//! that pure files and their protocols are tested as they are.
+//! `Atomic`. The host crate puts a file of the same names in this place, over `std` or over loom,
+//! so that pure files and their protocols are tested as they are.
 //!
 //! # Memory model
 //!
@@ -12,7 +12,7 @@
 //!
 //! | suffix | C partner | orders |
 //! |---|---|---|
-//! | `_relaxed` | `atomic64_*_relaxed()`, `READ_ONCE()`, `WRITE_ONCE()` | nothing but the cell itself |
+//! | `_relaxed` | `atomic64_*_relaxed()`, `READ_ONCE()`, `WRITE_ONCE()` | the cell itself only |
 //! | `_acquire` | `smp_load_acquire()`, `*_acquire()` | what follows comes after |
 //! | `_release` | `smp_store_release()`, `*_release()` | what precedes comes before |
 //! | `_full` | `atomic64_*()` without suffix | everything, like a full barrier on both sides |

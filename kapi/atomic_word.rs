@@ -65,8 +65,8 @@ mod way {
         _order: O,
     ) -> Result<u64, u64> {
         let found: u64;
-        // SAFETY: a live, aligned word; the instruction compares it with `rax`, and leaves there what
-        // it found.
+        // SAFETY: a live, aligned word; the instruction compares it with `rax`, and leaves there
+        // what it found.
         unsafe {
             asm!(
                 "lock cmpxchg qword ptr [{cell}], {new}",

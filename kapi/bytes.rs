@@ -246,7 +246,8 @@ impl<'a> Dst<'a> {
         let len = self.len.min(src.len());
         // SAFETY:
         // - `src` holds at least `len` bytes.
-        // - The invariant makes `ptr` writable for them, and no reference such as `src` covers them.
+        // - The invariant makes `ptr` writable for them, and no reference such as `src` covers
+        //   them.
         unsafe { ptr::copy_nonoverlapping(src.as_ptr(), self.ptr, len) };
         len
     }

@@ -2,7 +2,8 @@
 
 //! Who wants to know when a CPU comes and goes.
 //!
-//! One dynamic state of the kernel's hotplug machine serves all clients; each client is an instance.
+//! One dynamic state of the kernel's hotplug machine serves all clients; each client is an
+//! instance.
 //!
 //! # Protocol
 //!
@@ -11,9 +12,9 @@
 //!   stopped, each by a task on some other CPU, under the kernel's hotplug lock.
 //! - Unregistering makes no calls, waits for calls that run, and then there are none.
 //!
-//! The callbacks return nothing: a CPU that comes up is not refused for our sake. They must not wait
-//! for memory, load modules or register other clients, all of which may need the hotplug lock; what
-//! takes time is handed to a work item.
+//! The callbacks return nothing: a CPU that comes up is not refused for our sake. They must not
+//! wait for memory, load modules or register other clients, all of which may need the hotplug lock;
+//! what takes time is handed to a work item.
 //!
 //! # Who may run with whom
 //!
@@ -168,8 +169,8 @@ type InstanceCallback = unsafe extern "C" fn(c_uint, *mut bindings::hlist_node) 
 ///
 /// Called by the hotplug machine with a possible CPU and a node of its list.
 unsafe extern "C" fn cpu_up(cpu: c_uint, link: *mut bindings::hlist_node) -> c_int {
-    // SAFETY: the link is the first field of a registered node, whose client stays until the node is
-    // taken out; the machine changes the link only.
+    // SAFETY: the link is the first field of a registered node, whose client stays until the node
+    // is taken out; the machine changes the link only.
     let client = unsafe { &(*link.cast::<Node>()).client };
     if let Some(cpu) = Cpu::from_u32(cpu) {
         client.cpu_up(cpu);

@@ -42,7 +42,8 @@ pub(crate) enum Policy {
     NoReclaim,
     /// Takes only what is there for nothing. Fails quietly and often.
     Comfort,
-    /// May sleep and reclaim, but starts no I/O, so it cannot wait for this very disk. Fails quietly.
+    /// May sleep and reclaim, but starts no I/O, so it cannot wait for this very disk. Fails
+    /// quietly.
     NoIo,
     /// May sleep, reclaim and start I/O.
     Sleep,

@@ -4,10 +4,10 @@
 //!
 //! # Protocol
 //!
-//! The head points at the last node pushed, each node at the one before it. A push writes the node's
-//! link first and then swings the head by compare-and-exchange; a take swaps the head for null and
-//! owns the whole chain. Since nobody takes single nodes off, a node cannot come back between a
-//! pusher's look and its exchange with a different successor: there is no ABA problem.
+//! The head points at the last node pushed, each node at the one before it. A push writes the
+//! node's link first and then swings the head by compare-and-exchange; a take swaps the head for
+//! null and owns the whole chain. Since nobody takes single nodes off, a node cannot come back
+//! between a pusher's look and its exchange with a different successor: there is no ABA problem.
 //!
 //! Pushing hands the node over to the list; taking hands all of them to the taker. The list never
 //! allocates. What remains is dropped with the list.

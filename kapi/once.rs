@@ -4,16 +4,16 @@
 //!
 //! | type | published | taken back | who may read |
 //! |---|---|---|---|
-//! | [`PublishOnce`] | by the first who makes a value | never, only dropped with its owner | anybody |
-//! | [`Published`] | by the device, under its write lock | by who shows both proofs | who shows one |
+//! | [`PublishOnce`] | by the first who makes a value | never, only dropped | anybody |
+//! | [`Published`] | under the device's write lock | by who shows both proofs | who shows one |
 //!
 //! # Why a reader of `Published` is safe
 //!
 //! A reader is either a user of the disk (a request, a slot-free call), or holds the device's
-//! read-write semaphore. Who takes the value back shows a proof that the disk has no user, and holds
-//! the semaphore for writing. Both sides name *which* disk and *which* semaphore by an [`Anchor`], so
-//! a proof from another device proves nothing here: the reader finds nothing, the retiring caller
-//! gets nothing.
+//! read-write semaphore. Who takes the value back shows a proof that the disk has no user, and
+//! holds the semaphore for writing. Both sides name *which* disk and *which* semaphore by an
+//! [`Anchor`], so a proof from another device proves nothing here: the reader finds nothing, the
+//! retiring caller gets nothing.
 //!
 //! # Who may run with whom
 //!
@@ -67,8 +67,8 @@ impl<T> PublishOnce<T> {
     /// Returns the value, if there is one by now.
     #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
-        // ORDERING: acquire, pairs with the exchange of `once::get_or_make`, so that what the pointer
-        // leads to was written before.
+        // ORDERING: acquire, pairs with the exchange of `once::get_or_make`, so that what the
+        // pointer leads to was written before.
         let pointer = self.pointer.load_acquire();
         // SAFETY: the invariant: null, or a value that lives as long as `self`.
         unsafe { pointer.as_ref() }
@@ -228,8 +228,8 @@ impl<T> Published<T> {
             .lock
             .cmpxchg_full(0, lock)
             .unwrap_or_else(|found| found);
-        // ORDERING: relaxed: from here on the write lock of this very semaphore excludes every other
-        // `publish` and `retire`, and those are the only ones to change the pointer.
+        // ORDERING: relaxed: from here on the write lock of this very semaphore excludes every
+        // other `publish` and `retire`, and those are the only ones to change the pointer.
         if (mine != 0 && mine != lock) || !self.pointer.load_relaxed().is_null() {
             return Err(value);
         }

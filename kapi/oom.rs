@@ -4,20 +4,17 @@
 //!
 //! # Protocol
 //!
-//! Before the kernel picks a task to kill it asks all notifiers. If they report pages given back, it
-//! kills nobody and tries again. So a client reports only pages that it really gave back, or the
+//! Before the kernel picks a task to kill it asks all notifiers. If they report pages given back,
+//! it kills nobody and tries again. So a client reports only pages that it really gave back, or the
 //! kernel would ask for ever.
 //!
 //! # Who may run with whom
 //!
-//! Calls come one at a time, under the kernel's out-of-memory lock, and overlap with everything else
-//! of the client. A call may sleep, but not for memory, and takes bounded time. None runs after the
-//! [`OomNotifier`] is dropped.
+//! Calls come one at a time, under the kernel's out-of-memory lock, and overlap with everything
+//! else of the client. A call may sleep, but not for memory, and takes bounded time. None runs
+//! after the [`OomNotifier`] is dropped.
 
-use super::{
-    ffi,
-    num::usize_to_u64, //
-};
+use super::ffi;
 use core::cell::UnsafeCell;
 use kernel::{
     bindings,
@@ -113,10 +110,9 @@ unsafe extern "C" fn notified(
 ) -> c_int {
     // SAFETY: the notifier is the first field of a registered block, whose client stays.
     let client = unsafe { &(*block.cast::<Block>()).client };
-    let pages = usize_to_u64(client.give_back());
+    let pages = client.give_back();
     let freed = freed.cast::<c_ulong>();
     // SAFETY: the kernel's sum, an `unsigned long`, exclusive during the call.
-    // CAST: both are the machine's word.
-    unsafe { *freed = (*freed).saturating_add(pages as c_ulong) };
+    unsafe { *freed = (*freed).saturating_add(pages) };
     NOTIFY_OK
 }

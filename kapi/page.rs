@@ -4,7 +4,7 @@
 //!
 //! | type | memory | address | counted in `nr_zspages` |
 //! |---|---|---|---|
-//! | [`Pages`] | 1 to [`MAX_RUN`] pages in a row, each an order-0 page of its own | direct map | yes |
+//! | [`Pages`] | 1 to [`MAX_RUN`] pages in a row, each of order 0 | direct map | yes |
 //! | [`PageBuf`] | one page | direct map | no |
 //! | [`Buf`] | any number of bytes | direct map or vmalloc | no |
 //!
@@ -243,11 +243,8 @@ pub(super) unsafe fn page_address(page: *mut bindings::page) -> *mut u8 {
         // One subtraction, two shifts and an addition: descriptors are an array over all frames.
         // SAFETY: both bases are set at boot and constant since.
         let (descriptors, memory) = unsafe { (bindings::vmemmap_base, bindings::page_offset_base) };
-        let frame = page
-            .addr()
-            .wrapping_sub(super::num::u64_to_usize(descriptors as u64))
-            / size_of::<bindings::page>();
-        let address = super::num::u64_to_usize(memory as u64).wrapping_add(frame * PAGE_SIZE);
+        let frame = page.addr().wrapping_sub(descriptors) / size_of::<bindings::page>();
+        let address = memory.wrapping_add(frame.wrapping_mul(PAGE_SIZE));
         core::ptr::with_exposed_provenance_mut(address)
     }
     #[cfg(not(all(CONFIG_X86_64, CONFIG_SPARSEMEM_VMEMMAP, not(CONFIG_UML))))]
@@ -334,7 +331,7 @@ impl Drop for PageBuf {
     /// Gives the page back; does not sleep, interrupts may be off.
     fn drop(&mut self) {
         // SAFETY: the invariant: an order-0 page of ours, named by its direct-map address.
-        unsafe { bindings::free_pages(self.ptr.addr().get() as kernel::ffi::c_ulong, 0) };
+        unsafe { bindings::free_pages(self.ptr.addr().get(), 0) };
     }
 }
 
@@ -379,11 +376,10 @@ impl Buf {
             .and_then(|n| i32::try_from(n).ok())
             .unwrap_or(bindings::NUMA_NO_NODE);
         let flags = Policy::Sleep.bits() | bindings::__GFP_ZERO | bindings::__GFP_NOWARN;
-        // CAST: a small constant.
-        let align = Self::ALIGN as kernel::ffi::c_ulong;
         // SAFETY: a null pointer asks for a new block; the node is online or none.
-        let ptr =
-            unsafe { bindings::kvrealloc_node_align(core::ptr::null(), len, align, flags, node) };
+        let ptr = unsafe {
+            bindings::kvrealloc_node_align(core::ptr::null(), len, Self::ALIGN, flags, node)
+        };
         // INVARIANT: `len` zeroed bytes, ours.
         Ok(Self {
             ptr: NonNull::new(ptr.cast()).ok_or(AllocError)?,

@@ -3,8 +3,8 @@
 //! A section that is not preempted, for locks that nobody should wait for long.
 //!
 //! The kernel offers Rust no switch for preemption, but a spin lock's holder is not preempted. So a
-//! section holds a spin lock of the CPU's own, which nobody else wants and which therefore costs two
-//! atomic operations on a cache line that stays with the CPU.
+//! section holds a spin lock of the CPU's own, which nobody else wants and which therefore costs
+//! two atomic operations on a cache line that stays with the CPU.
 //!
 //! # Protocol
 //!
@@ -24,7 +24,8 @@
 //!
 //! # Context
 //!
-//! Task context, interrupts on or off. No sleep, no allocation with sleep, no second section inside.
+//! Task context, interrupts on or off. No sleep, no allocation with sleep, no second section
+//! inside.
 
 use super::percpu::{
     of_cookie,

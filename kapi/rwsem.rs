@@ -2,8 +2,8 @@
 
 //! The kernel's read-write semaphore around a value.
 //!
-//! The kernel crate has none. Many readers or one writer; a writer that waits keeps new readers out,
-//! so a thread that holds a read guard must not ask for another.
+//! The kernel crate has none. Many readers or one writer; a writer that waits keeps new readers
+//! out, so a thread that holds a read guard must not ask for another.
 //!
 //! # Who may run with whom
 //!

@@ -4,19 +4,15 @@
 //!
 //! # Protocol
 //!
-//! The kernel asks how many pages could be given, and then, in portions, for some of them. Both calls
-//! come from a task that wants memory and may hold anything it held when it asked: they take locks by
-//! try only, allocate nothing and wait for nobody.
+//! The kernel asks how many pages could be given, and then, in portions, for some of them. Both
+//! calls come from a task that wants memory and may hold anything it held when it asked: they take
+//! locks by try only, allocate nothing and wait for nobody.
 //!
 //! # Who may run with whom
 //!
-//! Calls overlap with each other, on several CPUs, and with everything else of the client. None runs
-//! after the [`Shrinker`] is dropped.
+//! Calls overlap with each other, on several CPUs, and with everything else of the client. None
+//! runs after the [`Shrinker`] is dropped.
 
-use super::num::{
-    u64_to_usize,
-    usize_to_u64, //
-};
 use core::ptr::NonNull;
 use kernel::{
     bindings,
@@ -33,8 +29,8 @@ pub(crate) trait Shrink: Send + Sync + 'static {
     /// Reclaim: no allocation, no waiting.
     fn count(&self) -> usize;
 
-    /// Tries to give back `pages` pages and returns how many it were; nothing if it is no use to ask
-    /// on.
+    /// Tries to give back `pages` pages and returns how many it were; nothing if it is no use to
+    /// ask on.
     ///
     /// # Context
     ///
@@ -91,8 +87,8 @@ impl<T: Shrink> Shrinker<T> {
     }
 }
 
-/// Cost of getting a page back, in the kernel's unit; 2 is its default, and a compaction is no dearer
-/// than reading a page from a disk.
+/// Cost of getting a page back, in the kernel's unit; 2 is its default, and a compaction is no
+/// dearer than reading a page from a disk.
 const SEEKS: c_int = 2;
 
 impl<T: Shrink> Drop for Shrinker<T> {
@@ -121,7 +117,7 @@ unsafe extern "C" fn count<T: Shrink>(
     match client.count() {
         0 => special(bindings::SHRINK_EMPTY),
         // Far from the special numbers at the top.
-        pages => answer(pages.min(isize::MAX.unsigned_abs())),
+        pages => pages.min(isize::MAX.unsigned_abs()),
     }
 }
 
@@ -141,21 +137,14 @@ unsafe extern "C" fn scan<T: Shrink>(
             (*control).nr_to_scan,
         )
     };
-    // CAST: both are the machine's word.
-    match client.scan(u64_to_usize(wanted as u64)) {
+    match client.scan(wanted) {
         None => special(bindings::SHRINK_STOP),
-        Some(pages) => answer(pages.min(isize::MAX.unsigned_abs())),
+        Some(pages) => pages.min(isize::MAX.unsigned_abs()),
     }
-}
-
-/// Returns a number of pages as C wants it.
-fn answer(pages: usize) -> c_ulong {
-    // CAST: both are the machine's word.
-    usize_to_u64(pages) as c_ulong
 }
 
 /// Returns one of the kernel's special answers, which bindgen makes small negative numbers of.
 fn special(number: i32) -> c_ulong {
     // CAST: sign extension to the machine's word is what the C constant is.
-    i64::from(number) as c_ulong
+    number as c_ulong
 }

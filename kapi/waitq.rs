@@ -19,8 +19,8 @@
 //!
 //! First come, first served, in two classes: urgent waiters, whose task had a real-time priority or
 //! a nice value below zero when it went to sleep, come before all others. The kernel's queues
-//! know no finer order. The others can be kept waiting as long as there is always an urgent one; how
-//! long each holds what they wait for is the user's to bound.
+//! know no finer order. The others can be kept waiting as long as there is always an urgent one;
+//! how long each holds what they wait for is the user's to bound.
 //!
 //! # Who may run with whom
 //!
@@ -28,7 +28,8 @@
 //! |---|---|---|---|
 //! | any of them | - | - | - |
 //!
-//! "-" is no lock needed. Waiting is for task context; waking for any context, interrupts on or off.
+//! "-" is no lock needed. Waiting is for task context; waking for any context, interrupts on or
+//! off.
 
 use super::atomic::{
     smp_mb,
@@ -76,7 +77,8 @@ struct Waiter {
     woken: AtomicBool,
 }
 
-/// What [`WaitQueue::wake_one`] tells the wake function, told apart from "wake all" by not being null.
+/// What [`WaitQueue::wake_one`] tells the wake function, told apart from "wake all" by not being
+/// null.
 const ONE: *mut c_void = core::ptr::without_provenance_mut(1);
 
 impl WaitQueue {
@@ -126,8 +128,8 @@ impl WaitQueue {
             (*entry).func = Some(wake);
         }
         loop {
-            // SAFETY: queue and entry are initialized. The call enters the entry if it is not in the
-            // queue, sets the task's state, and is a full barrier after both.
+            // SAFETY: queue and entry are initialized. The call enters the entry if it is not in
+            // the queue, sets the task's state, and is a full barrier after both.
             unsafe {
                 // CAST: a small constant.
                 let state = bindings::TASK_UNINTERRUPTIBLE as c_int;
@@ -145,8 +147,8 @@ impl WaitQueue {
         // SAFETY: takes the entry out, if no waker did, and marks the task as running. After it no
         // waker knows the entry.
         unsafe { bindings::finish_wait(self.head.get(), entry) };
-        // ORDERING: acquire, pairs with the store in `waitq::wake`; the queue's lock, or the careful
-        // test of the entry's links, has ordered it already.
+        // ORDERING: acquire, pairs with the store in `waitq::wake`; the queue's lock, or the
+        // careful test of the entry's links, has ordered it already.
         if waiter.woken.load_acquire() {
             // Somebody woke us for more than the condition has taken: pass it on.
             self.wake_one();
@@ -180,7 +182,8 @@ impl WaitQueue {
 
     /// Wakes up to `count` waiters that are not urgent, or all for zero; `key` goes to [`wake`].
     fn wake(&self, count: c_int, key: *mut c_void) {
-        // SAFETY: the queue is initialized; its entries are waiters, which the wake function expects.
+        // SAFETY: the queue is initialized; its entries are waiters, which the wake function
+        // expects.
         unsafe { bindings::__wake_up(self.head.get(), bindings::TASK_NORMAL, count, key) };
     }
 

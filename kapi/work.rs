@@ -3,9 +3,9 @@
 //! A workqueue of our own, and work items that belong to the object they work on.
 //!
 //! The kernel crate's items own a reference to their object while queued, so an object could not go
-//! before its work ran, and a cancel would have to give the reference back. Here it is the other way
-//! around: the object owns its items, queueing neither allocates nor counts, and dropping the object
-//! first stops every item and then drops the value.
+//! before its work ran, and a cancel would have to give the reference back. Here it is the other
+//! way around: the object owns its items, queueing neither allocates nor counts, and dropping the
+//! object first stops every item and then drops the value.
 //!
 //! # Protocol
 //!
@@ -23,7 +23,8 @@
 //! | `queue*` | - | - | - | either order |
 //! | `run(i)` | - | never | - | waits |
 //!
-//! Queueing runs in any context but NMI, interrupts on or off. `cancel_sync`, `flush` and drop sleep.
+//! Queueing runs in any context but NMI, interrupts on or off. `cancel_sync`, `flush` and drop
+//! sleep.
 
 use core::ops::Deref;
 use kernel::{
@@ -338,8 +339,8 @@ unsafe fn init_work(
 ///
 /// Called by the workqueue with the work of an [`Item`] of a live worker of `T`.
 unsafe extern "C" fn run<T: Job>(work: *mut bindings::work_struct) {
-    // SAFETY: the work is the first field of a delayed work, which is the first field of an item. The
-    // worker is alive: it stops its items before anything of it goes.
+    // SAFETY: the work is the first field of a delayed work, which is the first field of an item.
+    // The worker is alive: it stops its items before anything of it goes.
     let (owner, index) = unsafe {
         let item = work.cast::<Item<T>>();
         (&*(*item).owner, (*item).index)
