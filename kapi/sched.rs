@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Giving the processor away in a long loop.
+//! Giving the processor away in a long loop, and who should have it first.
+
+use kernel::task::Task;
 
 /// Lets others run if somebody waits, on kernels that do not preempt by themselves.
 ///
@@ -15,4 +17,17 @@ pub(crate) fn cond_resched() {
     unsafe {
         kernel::bindings::__cond_resched()
     };
+}
+
+/// Returns the current task's effective priority: lower is better, real-time is below 100, nice 0 is
+/// 120.
+///
+/// # Context
+///
+/// Task context. A change of it meanwhile is harmless.
+pub(crate) fn priority() -> u32 {
+    // SAFETY: the current task exists while it runs; the word may change, hence the volatile read.
+    let priority = unsafe { (&raw const (*Task::current_raw()).prio).read_volatile() };
+    // Deadline tasks have the number -1.
+    u32::try_from(priority).unwrap_or(0)
 }
