@@ -64,7 +64,8 @@ fn show_drains(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::Resul
     writeln!(out, "pending_slots {}", stats.pending_slots())?;
     writeln!(out, "notified_slots {}", stats.sum(Counter::NotedSlots))?;
     writeln!(out, "freed_slots {}", stats.sum(Counter::NotifiedPages))?;
-    device.stats.drains.show(out)
+    device.stats.drains.show(out)?;
+    stats.pool.show(out)
 }
 
 fn show_streams(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,7 +15,7 @@ use super::object::ObjectId;
 /// 64 as in the kernel's published patch: a page-sized swap cluster of 512 slots makes eight, which
 /// is often enough to start a worker while a task still unmaps, and one is freed in some
 /// microseconds. Debug builds make it tiny, so that full batches and lack of batches happen.
-pub(crate) const BATCH: usize = if cfg!(rzram_debug) { 4 } else { 64 };
+pub(super) const BATCH: usize = if cfg!(rzram_debug) { 4 } else { 64 };
 
 /// An object to be freed.
 #[derive(Clone, Copy)]

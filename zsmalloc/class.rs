@@ -103,6 +103,11 @@ impl Counts {
         self.scattered = self.scattered.wrapping_add(other.scattered);
     }
 
+    /// Returns the number of zspages.
+    pub(super) fn zspages(&self) -> u64 {
+        self.linear.wrapping_add(self.scattered)
+    }
+
     /// Returns how many whole zspages the free places amount to.
     pub(super) fn surplus(&self, shape: &Shape) -> u64 {
         self.usable.saturating_sub(self.used) / u64::from(shape.objects.max(1))

@@ -102,7 +102,12 @@ impl Pool {
     fn compact_class(&self, class: &Class, owner: &dyn Owner) -> u64 {
         let mut freed = 0u64;
         let mut stuck = 0;
-        while stuck < MAX_STUCK {
+        // Not more than there are now: others store and free meanwhile, and might go on doing so.
+        let most = class.inner.lock().counts().zspages();
+        for _ in 0..most {
+            if stuck >= MAX_STUCK {
+                break;
+            }
             let Some(source) = isolate(class) else {
                 break;
             };

@@ -86,20 +86,13 @@ mod pool;
 mod stats;
 mod zspage;
 
-pub(crate) use batch::{
-    FreeBatch,
-    BATCH, //
-};
-pub(crate) use drain::{
-    DrainCause,
-    Drained, //
-};
+pub(crate) use batch::FreeBatch;
+pub(crate) use drain::DrainCause;
 pub(crate) use object::{
     ObjectId,
     OWNER_LIMIT, //
 };
 pub(crate) use pool::{
-    AllocError,
     NewObject,
     Pool,
     PoolBox,

@@ -167,13 +167,9 @@ impl Pool {
     /// Returns the number of the size class that objects of `len` bytes go to.
     ///
     /// Classes ascend with the size; raw pages come behind the last one.
+    #[expect(dead_code, reason = "for the recompression, which compares classes")]
     pub(crate) fn class_index(len: usize) -> usize {
         class_of(len).unwrap_or(RAW)
-    }
-
-    /// Returns the pool's counters.
-    pub(crate) fn stats(&self) -> &Arc<PoolStats> {
-        &self.stats
     }
 
     /// Returns how many pages the pool holds.
@@ -276,6 +272,10 @@ impl Pool {
     }
 
     /// As [`Pool::free`]; returns how many pages that gave back.
+    ///
+    /// # Context
+    ///
+    /// As [`Pool::free`].
     pub(super) fn free_one(&self, id: ObjectId) -> u64 {
         let Some(zs) = Zs::of(id) else {
             return 0;
@@ -327,6 +327,10 @@ impl Pool {
     }
 
     /// Takes the unneeded pages of classes at rest; returns whether other classes have some.
+    ///
+    /// # Context
+    ///
+    /// As [`Pool::trim`].
     pub(super) fn trim_resting(&self) -> bool {
         let mut has_more = false;
         for class in self.classes() {
@@ -355,6 +359,11 @@ impl Pool {
         self.resting.swap_full(false);
     }
 
+    /// Takes the unneeded pages of one class; returns how many.
+    ///
+    /// # Context
+    ///
+    /// Any; takes the class lock once a run of pages, which goes back after it.
     pub(super) fn trim_class(&self, class: &Class) -> u64 {
         let mut total = 0u64;
         loop {

@@ -85,33 +85,33 @@ impl PoolStats {
         )
     }
 
-    /// Returns how many unused pages were taken back from zspages.
-    pub(crate) fn pages_trimmed(&self) -> u64 {
-        self.pages_trimmed.load_relaxed()
-    }
-
     /// Returns how many objects wait in full batches to be freed. Draining nothing, it is cheap;
     /// the open batches are not counted, which is fewer than one batch a CPU for some milliseconds.
     pub(crate) fn pending(&self) -> u64 {
         self.pending.load_relaxed()
     }
 
-    /// Returns how many objects were freed at once because all batches were under way.
-    pub(crate) fn synchronous(&self) -> u64 {
-        self.synchronous.load_relaxed()
-    }
-
-    /// Returns the longest time that a batch waited, from its first object to its end.
-    pub(crate) fn longest_pending_ns(&self) -> u64 {
-        self.longest_pending_ns.load_relaxed()
-    }
-
-    /// Returns how many objects were drained for a cause.
-    pub(crate) fn drained(&self, cause: DrainCause) -> u64 {
-        // CAST: a discriminant below `COUNT`.
-        self.drained
-            .get(cause as usize)
-            .map_or(0, AtomicU64::load_relaxed)
+    /// Writes the figures that debugfs shows, one a line: unused pages taken back from zspages,
+    /// what is pending, objects freed at once because all batches were under way, the longest time
+    /// from a batch's first object to its end, and objects drained by cause.
+    ///
+    /// # Errors
+    ///
+    /// As `out`.
+    pub(crate) fn show(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let longest_us = self.longest_pending_ns.load_relaxed() / 1000;
+        writeln!(out, "trimmed_pages {}", self.pages_trimmed.load_relaxed())?;
+        writeln!(out, "pending_objects {}", self.pending())?;
+        writeln!(
+            out,
+            "synchronous_objects {}",
+            self.synchronous.load_relaxed()
+        )?;
+        writeln!(out, "longest_pending_us {longest_us}")?;
+        for ((_, name), objects) in DrainCause::ALL.iter().zip(&self.drained) {
+            writeln!(out, "drained_{name} {}", objects.load_relaxed())?;
+        }
+        Ok(())
     }
 
     /// Sets everything but what is so at present to zero, for a device that is reset.
