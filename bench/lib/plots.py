@@ -98,7 +98,7 @@ def curves(lines, title, cell, unit):
         plt.close(figure)
         return ""
     ends = [line["values"]["t99_ms"] for line in lines if "t99_ms" in line.get("values", {})]
-    axis.set_xlim(0, 1.3 * max(ends) if ends else None)
+    axis.set_xlim(0, 3 * statistics.median(ends) if ends else None)
     axis.set_xlabel(f"{unit} since the start of munmap")
     axis.set_ylabel("pool, per cent")
     axis.set_title(title)

@@ -92,6 +92,18 @@ class Run:
                 continue
         return found
 
+    def show_latest(self):
+        """For looking only: takes the newest samples of this mode if these sources have none."""
+        if self.samples_path.exists():
+            return
+        mode = self.folder.name.split("-", 1)[1]
+        others = self.folder.parent.glob(f"*-{mode}/samples.jsonl")
+        others = sorted(others, key=lambda path: path.stat().st_mtime)
+        if others:
+            self.samples_path = others[-1]
+            print(f"bench: these sources were not measured; showing {others[-1].parent.name}",
+                  file=sys.stderr)
+
     def begin(self):
         """Resumes the last run if it was the same and did not end; else clears its figures."""
         try:
