@@ -52,6 +52,8 @@ pub(crate) mod preempt;
 pub(crate) mod rwsem;
 // Shrinkers: `struct shrinker`. The crate has none.
 pub(crate) mod shrinker;
+// Fatal signals: `fatal_signal_pending`. The crate knows signals of any kind only.
+pub(crate) mod signal;
 // Attribute tables: `struct device_attribute`. The crate has none.
 pub(crate) mod sysfs;
 // Wait queues: `wait_event_exclusive`, `wake_up`. The crate's `CondVar` wants a lock of the crate.
