@@ -354,7 +354,7 @@ impl Live {
         let Some(dead) = SlotGuard::try_lock(self, cell).and_then(SlotGuard::into_dead) else {
             return;
         };
-        if dead.has_object() {
+        if dead.word.has_object() {
             let pushed = batch.push(ObjectId::from_bits(dead.value));
             if let Err(id) = pushed {
                 self.pool.free(id);

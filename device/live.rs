@@ -93,6 +93,13 @@ impl Running {
         };
         Ok(KBox::new(running, GFP_KERNEL)?)
     }
+
+    /// Returns the parts with a reference of their own.
+    ///
+    /// Whoever retires them waits for it to go first: it must not be the last one.
+    pub(super) fn share(&self) -> Arc<Worker<Live>> {
+        self.worker.clone()
+    }
 }
 
 impl Deref for Running {
@@ -139,6 +146,12 @@ impl Live {
         self.codecs.get(usize::from(priority))?.as_ref()
     }
 
+    /// Returns the highest priority that has a codec.
+    pub(crate) fn highest_priority(&self) -> u8 {
+        let used = (0..).zip(&self.codecs).filter(|(_, codec)| codec.is_some());
+        used.map(|(priority, _)| priority).last().unwrap_or(PRIMARY)
+    }
+
     /// Moves objects together, and frees what moving found to be dead.
     ///
     /// # Context
@@ -179,7 +192,7 @@ impl Live {
         if dead.is_empty() {
             return;
         }
-        if dead.has_object() {
+        if dead.word.has_object() {
             self.pool.free(ObjectId::from_bits(dead.value));
         }
         self.stats.freed(dead);
@@ -191,7 +204,7 @@ impl Live {
     ///
     /// As [`Live::free`].
     pub(crate) fn free_notified(&self, dead: &Stored) {
-        if dead.has_object() && self.deferral == Deferral::Batches {
+        if dead.word.has_object() && self.deferral == Deferral::Batches {
             self.pool.free_later(ObjectId::from_bits(dead.value));
             self.stats.freed(dead);
         } else {

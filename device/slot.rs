@@ -13,7 +13,15 @@
 use super::{
     live::Live,
     slot_word::{
-        Held, Kind, Mark, Settled, SlotCell, SlotWord, Stored, Undecodable, LOCK_BIT, //
+        Held,
+        Kind,
+        Mark,
+        Settled,
+        SlotCell,
+        SlotWord,
+        Stored,
+        Undecodable,
+        LOCK_BIT, //
     },
 };
 use crate::{
@@ -96,7 +104,7 @@ impl SlotContent {
 ///
 /// # Invariants
 ///
-/// `held` is `Some` until the guard is used up by `touch`, `replace` or its drop.
+/// `held` is `Some` until the guard is used up by one of the methods that take it, or its drop.
 pub(crate) struct SlotGuard<'a> {
     live: &'a Live,
     cell: &'a SlotCell,
@@ -214,6 +222,43 @@ impl<'a> SlotGuard<'a> {
         let old = self.cell.replace(held, new);
         self.left();
         self.live.free(&old);
+    }
+
+    /// Leaves the slot with other marks; its content and its access time stay.
+    ///
+    /// # Context
+    ///
+    /// Leaves the section; may free a dead object (class lock).
+    pub(crate) fn mark(mut self, change: impl FnOnce(SlotWord) -> SlotWord) {
+        let word = change(self.stored().word);
+        self.leave(Some(word));
+    }
+
+    /// Gives the slot's data another form, which no mark is known of, and frees the old one.
+    ///
+    /// The access time stays: whoever does this is no user of the data. If the data is dead, `new`
+    /// is freed instead.
+    ///
+    /// # Context
+    ///
+    /// Leaves the section; frees an object or two (class lock).
+    pub(crate) fn exchange(mut self, new: SlotContent) {
+        let new = new.encode(self.stored().word.accessed_seconds());
+        let Some(held) = self.take_held() else {
+            return;
+        };
+        self.live.stats.stored(&new);
+        let ended = self.cell.exchange(held, new);
+        self.left();
+        match ended {
+            Ok(old) => self.live.free(&old),
+            Err(settled) => {
+                self.live.free(&new);
+                if let Settled::Dead(dead) = settled {
+                    self.live.free_notified(&dead);
+                }
+            }
+        }
     }
 
     /// Leaves the slot and returns its content if that is dead, for the caller to free and account.

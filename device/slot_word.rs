@@ -7,9 +7,10 @@
 //! ```text
 //!  63            32 31  29 28        12 11 10 9 8 7 6 5 4  2  1 0
 //! +----------------+------+------------+-----+-+-+-+-+-+----+-+-+
-//! |  access time   |  0   | size bytes | pri |H|S|W|N|I|kind|P|L|
+//! |  access time   |tried | size bytes | pri |H|S|W|N|I|kind|P|L|
 //! +----------------+------+------------+-----+-+-+-+-+-+----+-+-+
 //!  L lock  P free pending  I idle  N incompressible  W writer  S selected  H held raw before
+//!  tried: one bit for each secondary codec that made nothing smaller of this content
 //! ```
 //!
 //! # Protocol
@@ -22,6 +23,7 @@
 //! | notify        | always    | try       | only after it got L            | if it got L           |
 //! | reader        | no        | spin      | time, idle and selected marks  | at lock and at unlock |
 //! | writer        | no        | spin      | everything, in one step        | by replacing          |
+//! | recompression | no        | spin      | as a writer; the data stays    | at lock and at unlock |
 //! | drain         | no        | try       | to `Empty`                     | yes                   |
 //! | compaction    | no        | try       | value only                     | leaves a hint         |
 //!
@@ -48,6 +50,8 @@ const PRIORITY_SHIFT: u32 = 10;
 const PRIORITY_MASK: u64 = 0b11;
 const SIZE_SHIFT: u32 = 12;
 const SIZE_MASK: u64 = (1 << 17) - 1;
+/// Where the tried bit of priority 0 would be: those of 1 to 3 are the three below the time.
+const TRIED_SHIFT: u32 = 28;
 const TIME_SHIFT: u32 = 32;
 
 /// Largest size a word can hold, in bytes: one page of 64 KiB.
@@ -55,7 +59,7 @@ pub(crate) const MAX_SIZE_BYTES: u32 = 1 << 16;
 
 // CAST: widening.
 const _: () = assert!((MAX_SIZE_BYTES as u64) <= SIZE_MASK);
-const _: () = assert!(SIZE_MASK << SIZE_SHIFT < 1 << TIME_SHIFT);
+const _: () = assert!(SIZE_MASK << SIZE_SHIFT < 2 << TRIED_SHIFT);
 
 /// A mark on a slot: one bit each, independent of the content's kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,6 +155,11 @@ impl SlotWord {
         }
     }
 
+    /// Returns whether the value is the id of an object in the pool.
+    pub(crate) const fn has_object(self) -> bool {
+        matches!(self.kind(), Ok(Kind::Object | Kind::Raw))
+    }
+
     /// Returns the stored length in bytes.
     pub(crate) const fn size_bytes(self) -> u32 {
         // CAST: masked to 17 bits.
@@ -194,6 +203,24 @@ impl SlotWord {
         Self(self.0 & !(mark as u64))
     }
 
+    const fn tried_bit(priority: u8) -> u64 {
+        match priority {
+            // CAST: widening.
+            1..=3 => 1 << (TRIED_SHIFT + priority as u32),
+            _ => 0,
+        }
+    }
+
+    /// Returns whether the secondary codec of `priority` is known to gain nothing.
+    pub(crate) const fn is_tried(self, priority: u8) -> bool {
+        self.0 & Self::tried_bit(priority) != 0
+    }
+
+    /// Returns the word with it known that the secondary codec of `priority` gains nothing.
+    pub(crate) const fn with_tried(self, priority: u8) -> Self {
+        Self(self.0 | Self::tried_bit(priority))
+    }
+
     const fn settled(self) -> Self {
         Self(self.0 & !(LOCK | PENDING))
     }
@@ -215,11 +242,6 @@ impl Stored {
         value: 0,
     };
 
-    /// Returns whether the value is the id of an object in the pool.
-    pub(crate) fn has_object(&self) -> bool {
-        matches!(self.word.kind(), Ok(Kind::Object | Kind::Raw))
-    }
-
     /// Returns whether there is nothing to free.
     pub(crate) fn is_empty(&self) -> bool {
         self.word.kind() == Ok(Kind::Empty)
@@ -229,7 +251,7 @@ impl Stored {
 /// Proof that a cell's lock bit is held, with the word as its holder last saw it.
 ///
 /// Neither `Copy` nor `Clone`: it is used up by exactly one of [`SlotCell::release`],
-/// [`SlotCell::replace`] and [`SlotCell::relocate`].
+/// [`SlotCell::replace`], [`SlotCell::exchange`] and [`SlotCell::relocate`].
 #[must_use = "a slot that is never released hangs every later access"]
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -421,6 +443,30 @@ impl SlotCell {
         old
     }
 
+    /// Gives the same data another form and drops the lock. `Ok` is the old form, to be freed.
+    ///
+    /// Unlike `replace`: P means the data, so it kills the new form with the old one.
+    ///
+    /// # Context
+    ///
+    /// As [`SlotCell::release`].
+    ///
+    /// # Errors
+    ///
+    /// P was set: `new` is not installed; what is returned was there and is freed like `new`.
+    pub(crate) fn exchange(&self, held: Held, new: Stored) -> Result<Stored, Settled> {
+        if !held.is_pending() {
+            let old = self.stored(&held);
+            self.value.store_relaxed(new.value);
+            // ORDERING: release pairs with the acquire of `try_lock_from`; fails only if P appeared.
+            match self.word.cmpxchg_release(held.seen, new.word.settled().0) {
+                Ok(_) => return Ok(old),
+                Err(_) => self.value.store_relaxed(old.value),
+            }
+        }
+        Err(self.release_unchanged(held))
+    }
+
     /// Gives the object another place, if `from` is still its place, and drops the lock.
     ///
     /// `place` copies the object and returns its new place; it is asked only then. For compaction,
@@ -436,8 +482,7 @@ impl SlotCell {
         place: &mut dyn FnMut() -> u64,
     ) -> Relocation {
         let stored = self.live(&held);
-        let is_here = matches!(stored.word.kind(), Ok(Kind::Object | Kind::Raw));
-        let moved = is_here && stored.value == from;
+        let moved = stored.word.has_object() && stored.value == from;
         if moved {
             self.value.store_relaxed(place());
         }
@@ -548,18 +593,5 @@ mod tests {
         assert!(!held.is_pending());
         assert_eq!(c.release_unchanged(held), Settled::Kept);
         assert_eq!(c.live(&c.lock(spin)), new);
-    }
-
-    #[test]
-    fn notify_during_a_hold_is_honored_by_the_holder() {
-        let c = SlotCell::new();
-        let stored = Stored {
-            word: SlotWord::new(Kind::Raw, 4096, 0, 1),
-            value: 5,
-        };
-        let _ = c.replace(c.lock(spin), stored);
-        let held = c.lock(spin);
-        assert_eq!(c.mark_pending(), Marked::Held);
-        assert_eq!(c.release_unchanged(held), Settled::Dead(stored));
     }
 }

@@ -288,3 +288,67 @@ fn no_sequence_of_steps_leaks_or_frees_twice() {
         Ok(())
     });
 }
+
+#[test]
+fn tried_bits_are_the_secondaries_own() {
+    holds(
+        (fields(), 0..=3u8),
+        |((kind, size, priority, time), tried)| {
+            let word = SlotWord::new(kind, size, priority, time);
+            let marked = word.with_tried(tried);
+            for other in 0..=3 {
+                prop_assert_eq!(marked.is_tried(other), other == tried && tried != 0);
+            }
+            prop_assert_eq!(marked.size_bytes(), size);
+            prop_assert_eq!(marked.priority(), priority);
+            prop_assert_eq!(marked.accessed_seconds(), time);
+            prop_assert_eq!(marked.kind(), Ok(kind));
+            Ok(())
+        },
+    );
+}
+
+/// Data that is freed while it gets another form is freed in both forms, and the slot is empty.
+#[test]
+fn exchange_never_outlives_a_notify() {
+    let old = Stored {
+        word: SlotWord::new(Kind::Raw, 4096, 0, 1).with(Mark::Selected),
+        value: 5,
+    };
+    let new = Stored {
+        word: SlotWord::new(Kind::Object, 100, 1, 1),
+        value: 6,
+    };
+    for notify_at in 0..3 {
+        let cell = SlotCell::new();
+        let _ = cell.replace(cell.lock(|_| ()), old);
+        if notify_at == 0 {
+            let _ = cell.mark_pending();
+        }
+        let held = cell.lock(|_| ());
+        if notify_at == 1 {
+            let _ = cell.mark_pending();
+        }
+        let ended = cell.exchange(held, new);
+        if notify_at == 2 {
+            assert_eq!(ended, Ok(old));
+            assert_eq!(cell.live(&cell.lock(|_| ())), new);
+        } else {
+            assert_eq!(ended, Err(Settled::Dead(old)));
+            assert_eq!(cell.peek(), SlotWord::EMPTY);
+        }
+    }
+}
+
+#[test]
+fn notify_during_a_hold_is_honored_by_the_holder() {
+    let c = SlotCell::new();
+    let stored = Stored {
+        word: SlotWord::new(Kind::Raw, 4096, 0, 1),
+        value: 5,
+    };
+    let _ = c.replace(c.lock(|_| ()), stored);
+    let held = c.lock(|_| ());
+    assert_eq!(c.mark_pending(), Marked::Held);
+    assert_eq!(c.release_unchanged(held), Settled::Dead(stored));
+}
