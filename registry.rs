@@ -57,6 +57,8 @@ impl Entry {
         let Self { files, disk } = self;
         match disk.close() {
             Ok(closing) => {
+                // Removing the files waits for their handlers, and a pass may take minutes.
+                closing.stop();
                 drop(files);
                 Device::finish(&closing.delete());
                 Ok(())

@@ -2,17 +2,18 @@
 
 //! A disk's files in debugfs: figures for those who measure, which users need not know.
 //!
-//! | file         | what                                                                          |
-//! |--------------|-------------------------------------------------------------------------------|
-//! | `pool_pages` | pages the pool holds at this moment; unlike `mm_stat` it drains nothing       |
-//! | `drains`     | pending slots, drains by cause, longest time a free was pending               |
-//! | `streams`    | contention on the streams, by codec priority                                  |
-//! | `classes`    | the pool's size classes                                                       |
-//! | `table`      | bytes of the slot table                                                       |
+//! | file          | what                                                                         |
+//! |---------------|------------------------------------------------------------------------------|
+//! | `block_state` | every slot that holds something, a line each; see `block_state.rs`           |
+//! | `pool_pages`  | pages the pool holds at this moment; unlike `mm_stat` it drains nothing      |
+//! | `drains`      | pending slots, drains by cause, longest time a free was pending              |
+//! | `streams`     | contention on the streams, by codec priority                                 |
+//! | `classes`     | the pool's size classes                                                      |
+//! | `table`       | bytes of the slot table                                                      |
 //!
 //! # Context
 //!
-//! Task context; may sleep. `classes` and `table` take the device lock, shared.
+//! Task context; may sleep. `block_state`, `classes` and `table` take the device lock, shared.
 
 use super::{
     live::Live,
@@ -43,6 +44,7 @@ impl DebugFiles {
         let dir = root.subdir(name);
         let mut files = KVec::new();
         let mut add = |file| -> Result { Ok(files.push(file, GFP_KERNEL)?) };
+        add(dir.records(c"block_state", device.clone())?)?;
         add(dir.text(c"pool_pages", device.clone(), &show_pool_pages)?)?;
         add(dir.text(c"drains", device.clone(), &show_drains)?)?;
         add(dir.text(c"streams", device.clone(), &show_streams)?)?;

@@ -147,8 +147,10 @@ fn forget(device: &Device, config: &mut Config) {
 ///
 /// # Context
 ///
-/// May sleep; takes the device lock; frees the pool after it was dropped.
+/// May sleep; ends the post-processing pass that may be under way; takes the device lock; frees the
+/// pool under it.
 pub(super) fn tear_down(disk: &LiveDisk<Device>, proof: &impl ExclusiveProof) {
+    let _halted = disk.post.halt();
     let mut config = disk.config.write();
     let live = disk.live.retire(proof, &mut config);
     if live.is_some() {

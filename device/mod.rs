@@ -6,7 +6,8 @@
 //!  user: bio, notify                                user: control files
 //!        |                                                |
 //!        v                                                v
-//!   io.rs -> read.rs write.rs discard.rs   notify.rs   sysfs.rs -> lifecycle.rs
+//!   io.rs -> read.rs write.rs discard.rs   notify.rs   sysfs.rs -> lifecycle.rs, idle.rs,
+//!        |        |        |        |          |          |        post.rs -> recompress.rs
 //!        \        |        |        /          |          |
 //!         +-------+--- live.rs: table.rs, pool, codecs ---+   stats.rs
 //!                          |
@@ -27,6 +28,7 @@
 //! |--------------------|--------------------------------------------|-------------------------------|---------------|
 //! | registry           | which disks exist                          | a disk's content              | may sleep     |
 //! | disk open          | openers and the claim                      | `live`, but for the claim     | may sleep     |
+//! | post-processing    | which pass is under way; the pass's reference to `live` | anything a pass looks at | may sleep |
 //! | device (`config`)  | configuration, `live` against control files| `live` against bios: the claim does | may sleep |
 //! | CPU hotplug        | which streams exist                        | streams in use                | may sleep     |
 //! | compression stream | its context and buffer                     | the page being compressed     | short: no sleep |
@@ -34,22 +36,27 @@
 //! | decompression stream | its context                              |                               | no sleep      |
 //! | class              | a size class's zspages                     | objects whose slot is held    | no sleep, no allocation |
 //!
-//! The I/O path takes none of the first four, and takes a slot only after its compression stream
+//! The I/O path takes none of the first five, and takes a slot only after its compression stream
 //! was put. Against the order only by try-lock: compaction, which holds a class, tries slots.
 
 #![deny(unsafe_code)]
 
+mod block_state;
+mod candidates;
 mod choice;
 mod debug;
 mod discard;
 mod drain;
+mod idle;
 mod io;
 mod lifecycle;
 mod live;
 mod notify;
 pub(crate) mod parse;
+mod post;
 mod range;
 mod read;
+mod recompress;
 mod slot;
 mod slot_word;
 mod stats;
@@ -65,6 +72,7 @@ use self::{
     choice::Choice,
     lifecycle::Config,
     live::Running,
+    post::PostProcessing,
     stats::DeviceStats, //
 };
 use crate::{
@@ -114,6 +122,8 @@ pub(crate) struct Device {
     stats: Arc<DeviceStats>,
     limit_pages: Arc<AtomicU64>,
     live: Published<Running>,
+    #[pin]
+    post: PostProcessing,
     /// The device lock.
     #[pin]
     config: RwSem<Config>,
@@ -147,12 +157,22 @@ impl Device {
                 stats,
                 limit_pages,
                 live: Published::new(),
+                post <- PostProcessing::new(),
                 config <- RwSem::new(Config::new(), c"rzram device", static_lock_class!()),
                 io_errors: RateLimit::new(),
             }),
             GFP_KERNEL,
         )?;
         Disk::create(major, number, &name, &sysfs::ATTRIBUTES, device.into())
+    }
+
+    /// Ends what may run for long in a handler of a file, as the disk is going away.
+    ///
+    /// # Context
+    ///
+    /// Any; waits for nothing.
+    pub(crate) fn stop(&self) {
+        self.post.stop();
     }
 
     /// Frees what a deleted disk still holds.

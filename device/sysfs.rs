@@ -8,13 +8,15 @@
 //!
 //! # Context
 //!
-//! Task context; handlers may sleep. All but `disksize` when read take the device lock, shared or
-//! exclusive as the rows say; none is ever taken by the I/O path.
+//! Task context; handlers may sleep. They take the device lock, shared or exclusive as each needs,
+//! and `recompress` the post-processing turn outside of it; none is ever taken by the I/O path.
 
 use super::{
     choice,
+    idle,
     lifecycle,
     parse::{self, ParseError},
+    recompress,
     stats::Counter,
     Device, //
 };
@@ -46,6 +48,8 @@ attributes! {
             choice::store_recomp_algorithm,
         ),
         Row::wo(c"algorithm_params", choice::store_algorithm_params),
+        Row::wo(c"idle", idle::store),
+        Row::wo(c"recompress", recompress::store),
         Row::ro(c"io_stat", show_io_stat),
         Row::ro(c"mm_stat", show_mm_stat),
         Row::ro(c"debug_stat", show_debug_stat),

@@ -2,6 +2,8 @@
 
 //! The pure files of the driver's `device` room, by path.
 
+#[path = "../../../../device/candidates.rs"]
+pub(crate) mod candidates;
 #[path = "../../../../device/parse.rs"]
 pub(crate) mod parse;
 #[path = "../../../../device/range.rs"]
