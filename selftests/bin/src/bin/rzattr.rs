@@ -20,9 +20,10 @@ use std::process::ExitCode;
 use rzram_selftests::args::Args;
 
 /// The errors that the tests expect; any other shows as its number.
-const NAMES: [(i32, &str); 21] = [
+const NAMES: [(i32, &str); 22] = [
     (libc::EPERM, "EPERM"),
     (libc::ENOENT, "ENOENT"),
+    (libc::EINTR, "EINTR"),
     (libc::EIO, "EIO"),
     (libc::E2BIG, "E2BIG"),
     (libc::EAGAIN, "EAGAIN"),
