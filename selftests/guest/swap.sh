@@ -12,7 +12,6 @@
 . "$(dirname "$0")/lib.sh"
 
 load
-echo 0 >/proc/sys/vm/swappiness 2>/dev/null
 echo 100 >/proc/sys/vm/swappiness
 
 # swap_with ALGORITHM NAME SWAPFILL-ARGUMENT...
@@ -25,8 +24,9 @@ swap_with() {
 	check "$name: swapon" swapon "$NODE"
 	check "$name: every page is right" swapfill --seed "$SEED" "$@"
 	check "$name: the disk was used ($(io 4) slots freed)" [ "$(io 4)" -gt 1000 ]
-	# All processes are gone, so every slot was freed: only the header page is stored.
-	check "$name: nothing is left in memory ($(mm 1 2 3))" [ "$(mm 1)" -le 4096 ]
+	# All of them are gone. Under real pressure others' pages went out as well, and may stay.
+	used=$(awk -v node="$NODE" '$1 == node { print $4 * 1024 }' /proc/swaps)
+	check "$name: no more is stored ($(mm 1)) than swap has in use ($used)" [ "$(mm 1)" -le $((used + 4096)) ]
 	check "$name: swapoff" swapoff "$NODE"
 	is "$name: no failed requests, no missed free" "0 0 0" \
 		"$(io 1) $(io 2) $(awk 'NR == 2 { print $2 }' "$ATTR/debug_stat")"

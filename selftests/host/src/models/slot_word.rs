@@ -10,7 +10,7 @@
 //! here a thread that met a holder twice gives its operation up: any order in which it would have
 //! waited longer is that of a run in which it came later. One model of two threads spins for real.
 //!
-//! Bound: three or four threads, two or three preemptions. Five seconds for all, one core.
+//! Bound: three or four threads, two or three preemptions. Seven seconds for all, one core.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicBool;
@@ -156,6 +156,25 @@ impl World {
         }
         if moved.needs_hint {
             self.hint.swap(true, Ordering::Release);
+        }
+    }
+
+    /// Gives the content another form, at another place: recompression.
+    fn recompress(&self, to: u64) {
+        let Some(held) = self.hold() else {
+            return;
+        };
+        if self.cell.live(&held).is_empty() {
+            let settled = self.cell.release_unchanged(held);
+            return self.settle(settled);
+        }
+        self.make(to);
+        match self.cell.exchange(held, stored(to)) {
+            Ok(old) => self.free(old.value),
+            Err(settled) => {
+                self.free(to);
+                self.settle(settled);
+            }
         }
     }
 
@@ -314,6 +333,32 @@ fn compaction_moves_or_leaves_what_a_writer_replaces() {
         } else {
             [1, 2].contains(&left)
         });
+    });
+}
+
+#[test]
+fn recompression_revives_nothing() {
+    explore(3, || {
+        let world = World::new();
+        let recompression = spawn(&world, |world| world.recompress(2));
+        let reader = spawn(&world, |world| assert_ne!(world.read(), Some(3)));
+        world.notify_and_hint();
+        assert_eq!(world.read().unwrap_or(FREE), FREE, "freed content was read");
+        join([recompression, reader]);
+        assert_eq!(world.finish(), FREE);
+    });
+}
+
+#[test]
+fn recompression_leaves_new_data() {
+    explore(3, || {
+        let world = World::new();
+        let recompression = spawn(&world, |world| world.recompress(2));
+        let notify = spawn(&world, World::notify_and_free);
+        let wrote = world.write(3);
+        join([recompression, notify]);
+        let left = world.finish();
+        assert!(left == FREE || !wrote && left == 2 || wrote && [2, 3].contains(&left));
     });
 }
 

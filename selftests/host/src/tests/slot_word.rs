@@ -7,6 +7,9 @@ use proptest::prelude::*;
 use super::holds;
 use crate::device::slot_word::*;
 
+/// A page of 64 KiB, the largest.
+const MAX_SIZE_BYTES: u32 = 1 << 16;
+
 const MARKS: [Mark; 5] = [
     Mark::Idle,
     Mark::Incompressible,
