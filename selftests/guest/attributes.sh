@@ -91,6 +91,7 @@ for text in 0 x "" -1 0x1 "1 "; do
 	esac
 done
 writes ERANGE reset 65536
+writes ERANGE reset 99999999999999999999x
 reads 16777216 disksize
 for text in 1 65535 +1 "1
 "; do

@@ -133,6 +133,9 @@ fn borders_of_each_width() {
     ] {
         assert_eq!(dec_i32(text.as_bytes()), value);
     }
+    // As kstrtoull() does: the overflow is met before what follows the number.
+    let late = dec(b"99999999999999999999x", u64::MAX);
+    assert_eq!(late, Err(ParseError::OutOfRange));
     assert_eq!(dec_i32(b"-"), Err(ParseError::Malformed));
     assert_eq!(dec_i32(b"+-1"), Err(ParseError::Malformed));
     assert_eq!(dec_i32(b"-+1"), Err(ParseError::Malformed));
