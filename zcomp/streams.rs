@@ -7,14 +7,15 @@
 //! by trying, and in the end waits for the reserve's.
 //!
 //! *Long*: the stream is taken out of its home and used by its owner, who stays preemptible; see
-//! [`super::borrow`] for the protocol. Whoever finds every stream lent sleeps; a stream that comes
-//! back wakes one, those of high priority first.
+//! [`super::borrow`] for the protocol. Whoever finds every stream lent sleeps, and a stream that comes
+//! back is handed to the sleeper of the best priority.
 //!
 //! # Locks
 //!
 //! | lock | protects | does not protect | under it |
 //! |---|---|---|---|
 //! | home, short | state and stream | | one page is worked on; no sleep, no allocation |
+//! | table, long | who waits, what was granted | | homes, a few instructions each |
 //! | home, long | state | a stream that is lent | a few instructions |
 //!
 //! A home's lock is taken with nothing of this room held, except that a decompression home may be
@@ -25,8 +26,11 @@ use super::{
         self,
         Hint,
         Home,
+        Lender,
+        Loan,
         State,
-        Waiters, //
+        Table,
+        SEATS, //
     },
     stats::{
         Direction,
@@ -37,17 +41,20 @@ use super::{
 use crate::{
     backends::Pace,
     kapi::{
+        atomic::AtomicU32,
         clock::Instant,
         percpu::{
             self,
             Cpu,
             PerCpu, //
         },
+        sched,
         waitq::WaitQueue, //
     },
 };
 use kernel::{
     cpu::nr_cpu_ids,
+    new_spinlock,
     prelude::*,
     static_lock_class,
     sync::{
@@ -65,7 +72,7 @@ use kernel::{
 /// take the lock's line away from the holder.
 #[pin_data]
 #[repr(C)]
-pub(super) struct Place<S> {
+pub(super) struct Quarters<S> {
     hint: Line<Hint>,
     #[pin]
     state: SpinLock<State<S>>,
@@ -75,7 +82,7 @@ pub(super) struct Place<S> {
 #[repr(C, align(64))]
 struct Line<T>(T);
 
-impl<S> Place<S> {
+impl<S> Quarters<S> {
     fn new(class: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
         pin_init!(Self {
             hint: Line(Hint::new()),
@@ -84,7 +91,7 @@ impl<S> Place<S> {
     }
 }
 
-impl<S> Home<S> for Place<S> {
+impl<S> Home<S> for Quarters<S> {
     fn hint(&self) -> &Hint {
         &self.hint.0
     }
@@ -94,40 +101,120 @@ impl<S> Home<S> for Place<S> {
     }
 }
 
-/// Those who sleep.
-struct Sleepers(Pin<KBox<WaitQueue>>);
+/// Where a home is: a CPU's, or the reserve.
+pub(super) type Place = Option<Cpu>;
 
-impl Sleepers {
-    fn new() -> Result<Self> {
-        let queue = WaitQueue::new(c"rzram_stream_wait", static_lock_class!());
-        Ok(Self(KBox::pin_init(queue, GFP_KERNEL)?))
+/// What one thread sleeps on.
+#[pin_data]
+struct Chair {
+    #[pin]
+    queue: WaitQueue,
+}
+
+impl Chair {
+    fn new() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            queue <- WaitQueue::new(c"rzram_stream_seat", static_lock_class!()),
+        }? Error)
     }
 }
 
-impl Waiters for Sleepers {
-    fn wait<R>(&self, get: &mut dyn FnMut() -> Option<R>) -> R {
-        loop {
-            let mut got = None;
-            self.0.wait(|| {
-                got = get();
-                got.is_some()
-            });
-            if let Some(got) = got {
-                return got;
-            }
+/// Where threads of the long kind wait; see [`super::borrow`].
+#[pin_data]
+struct Room<S> {
+    waiting: AtomicU32,
+    #[pin]
+    table: SpinLock<Table<S, Place>>,
+    seats: Pin<KBox<[Chair]>>,
+    #[pin]
+    door: WaitQueue,
+}
+
+impl<S> Room<S> {
+    fn new() -> Result<Pin<KBox<Self>>> {
+        let seats = KBox::pin_slice(|_| Chair::new(), SEATS, GFP_KERNEL)?;
+        KBox::pin_init(
+            pin_init!(Self {
+                waiting: AtomicU32::new(0),
+                table <- new_spinlock!(Table::new(), "rzram_stream_table"),
+                seats,
+                door <- WaitQueue::new(c"rzram_stream_door", static_lock_class!()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// Waits in a queue until `ready` returns something.
+fn wait_in<R>(queue: &WaitQueue, mut ready: impl FnMut() -> Option<R>) -> R {
+    loop {
+        let mut got = None;
+        queue.wait(|| {
+            got = ready();
+            got.is_some()
+        });
+        if let Some(got) = got {
+            return got;
+        }
+    }
+}
+
+impl<S> Room<S> {
+    /// Returns the queue of a seat.
+    fn seat(&self, number: usize) -> &WaitQueue {
+        // A number is never past the end; the door would do, as its sleepers look again.
+        self.seats.get(number).map_or(&self.door, |c| &c.queue)
+    }
+}
+
+impl<S> Lender<S> for Streams<S> {
+    type Place = Place;
+    type Home = Quarters<S>;
+
+    fn home(&self, place: Place) -> &Quarters<S> {
+        match place {
+            Some(cpu) => self.homes.of(cpu),
+            None => &self.reserve,
         }
     }
 
-    fn wake_one(&self) {
-        self.0.wake_one();
+    fn places(&self) -> impl Iterator<Item = Place> {
+        Places {
+            own: Cpu::current().as_u32(),
+            step: 0,
+        }
+    }
+
+    fn waiting(&self) -> &AtomicU32 {
+        &self.room.waiting
+    }
+
+    fn table<R>(&self, f: impl FnOnce(&mut Table<S, Place>) -> R) -> R {
+        f(&mut self.room.table.lock())
+    }
+
+    fn sleep<R>(&self, seat: usize, ready: impl FnMut() -> Option<R>) -> R {
+        wait_in(self.room.seat(seat), ready)
+    }
+
+    fn wake(&self, seat: usize) {
+        self.room.seat(seat).wake_one();
+    }
+
+    fn wait_at_door<R>(&self, ready: impl FnMut() -> Option<R>) -> R {
+        wait_in(&self.room.door, ready)
+    }
+
+    fn call_in(&self) {
+        self.room.door.wake_one();
     }
 }
 
 /// The streams of one direction.
 pub(super) struct Streams<S> {
-    homes: PerCpu<Place<S>>,
-    reserve: Pin<KBox<Place<S>>>,
-    sleepers: Sleepers,
+    homes: PerCpu<Quarters<S>>,
+    reserve: Pin<KBox<Quarters<S>>>,
+    room: Pin<KBox<Room<S>>>,
     pace: Pace,
     direction: Direction,
     stats: Arc<Stats>,
@@ -147,16 +234,16 @@ impl<S> Streams<S> {
         reserve: S,
     ) -> Result<Self> {
         let streams = Self {
-            homes: PerCpu::new(|_| Place::new(class))?,
-            reserve: KBox::pin_init(Place::new(class), GFP_KERNEL)?,
-            sleepers: Sleepers::new()?,
+            homes: PerCpu::new(|_| Quarters::new(class))?,
+            reserve: KBox::pin_init(Quarters::new(class), GFP_KERNEL)?,
+            room: Room::new()?,
             pace,
             direction,
             stats,
         };
         borrow::open(&*streams.reserve);
         // A home just opened takes what it is given.
-        drop(borrow::fill(&*streams.reserve, reserve, &streams.sleepers));
+        drop(borrow::fill(&streams, RESERVE, reserve));
         Ok(streams)
     }
 
@@ -201,8 +288,11 @@ impl<S> Streams<S> {
     #[cold]
     fn lock_another(&self) -> Guard<'_, State<S>, SpinLockBackend> {
         self.stats.held(self.direction, Found::Borrowed);
-        let idle = self.order().filter(|home| home.hint().looks_idle());
-        for home in idle {
+        for place in self.places() {
+            let home = self.home(place);
+            if !home.hint().looks_idle() {
+                continue;
+            }
             if let Some(guard) = home.state.try_lock() {
                 if let State::Idle(_) = *guard {
                     return guard;
@@ -214,7 +304,7 @@ impl<S> Streams<S> {
 
     /// Locks a home, and counts if that meant waiting.
     #[inline]
-    fn lock_home<'a>(&self, home: &'a Place<S>) -> Guard<'a, State<S>, SpinLockBackend> {
+    fn lock_home<'a>(&self, home: &'a Quarters<S>) -> Guard<'a, State<S>, SpinLockBackend> {
         match home.state.try_lock() {
             Some(guard) => guard,
             None => {
@@ -233,37 +323,25 @@ impl<S> Streams<S> {
     ///
     /// May sleep.
     pub(super) fn borrow(&self) -> Held<'_, S> {
-        let own = self.homes.this();
-        let (home, stream) = match borrow::take(own) {
-            Some(stream) => (own, stream),
+        let own = Some(Cpu::current());
+        let loan = match borrow::take_any(self) {
+            Some(loan) => loan,
             None => {
                 let since = Instant::now();
-                let (home, stream, waited) = borrow::take_or_wait(|| self.order(), &self.sleepers);
-                if waited {
-                    self.stats.waited(self.direction, since.elapsed_ns());
-                }
-                (home, stream)
+                let loan = borrow::wait_for_any(self, sched::priority());
+                self.stats.waited(self.direction, since.elapsed_ns());
+                loan
             }
         };
-        let found = if core::ptr::eq(home, own) {
+        let found = if loan.place == own {
             Found::Own
         } else {
             Found::Borrowed
         };
         self.stats.held(self.direction, found);
         Held {
-            stream: Some(stream),
-            home,
+            loan: Some(loan),
             streams: self,
-        }
-    }
-
-    /// Returns the homes in the order in which this CPU asks them.
-    fn order(&self) -> Order<'_, S> {
-        Order {
-            streams: self,
-            own: Cpu::current().as_u32(),
-            step: 0,
         }
     }
 
@@ -287,7 +365,7 @@ impl<S> Streams<S> {
     ///
     /// May sleep, to free.
     pub(super) fn fill(&self, cpu: Cpu, stream: S) {
-        drop(borrow::fill(self.homes.of(cpu), stream, &self.sleepers));
+        drop(borrow::fill(self, Some(cpu), stream));
     }
 
     /// Closes the home of a CPU that went away, and frees its stream unless it is lent.
@@ -300,51 +378,53 @@ impl<S> Streams<S> {
     }
 }
 
-/// The homes of `own`, of the online CPUs that follow, of those in front, and the reserve.
-struct Order<'a, S> {
-    streams: &'a Streams<S>,
+/// The reserve's place.
+const RESERVE: Place = None;
+
+/// The places in the order in which CPU `own` asks them: its own, those of the online CPUs that
+/// follow, of those in front, the reserve.
+struct Places {
     own: u32,
     step: u32,
 }
 
-impl<'a, S> Iterator for Order<'a, S> {
-    type Item = &'a Place<S>;
+impl Iterator for Places {
+    type Item = Place;
 
-    fn next(&mut self) -> Option<&'a Place<S>> {
+    fn next(&mut self) -> Option<Place> {
         let numbers = nr_cpu_ids();
         while self.step < numbers {
             // OVERFLOW: both are below the number of CPU ids, which is far below half of the range.
             let number = self.own.wrapping_add(self.step) % numbers;
             self.step = self.step.wrapping_add(1);
             let cpu = Cpu::from_u32(number).filter(|&cpu| percpu::is_online(cpu));
-            if let Some(cpu) = cpu {
-                return Some(self.streams.homes.of(cpu));
+            if cpu.is_some() {
+                return Some(cpu);
             }
         }
-        let last = self.step == numbers;
+        let is_last = self.step == numbers;
         self.step = self.step.saturating_add(1);
-        last.then_some(&*self.streams.reserve)
+        is_last.then_some(RESERVE)
     }
 }
 
 /// A stream taken out of its home; it returns when this goes.
 pub(super) struct Held<'a, S> {
-    stream: Option<S>,
-    home: &'a Place<S>,
+    loan: Option<Loan<S, Place>>,
     streams: &'a Streams<S>,
 }
 
 impl<S> Held<'_, S> {
     /// Returns the stream.
     pub(super) fn stream(&mut self) -> Option<&mut S> {
-        self.stream.as_mut()
+        self.loan.as_mut().map(|loan| &mut loan.stream)
     }
 }
 
 impl<S> Drop for Held<'_, S> {
     fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            drop(borrow::put(self.home, stream, &self.streams.sleepers));
+        if let Some(loan) = self.loan.take() {
+            drop(borrow::put(self.streams, loan));
         }
     }
 }

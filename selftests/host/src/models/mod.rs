@@ -6,6 +6,7 @@
 
 mod range;
 mod slot_word;
+mod streams;
 
 /// Runs every interleaving of `model` with at most `preemptions` switches that nobody waited for.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
