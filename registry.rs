@@ -95,7 +95,7 @@ impl Registry {
             }),
             GFP_KERNEL,
         )?;
-        Ok(registry.into())
+        Ok(registry)
     }
 
     /// Creates a disk with the lowest free number and returns the number.

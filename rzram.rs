@@ -50,6 +50,14 @@ module_parameters! {
     /// How streams are held; see `zcomp/mod.rs`.
     static STREAM_HOLD: UintParam = UintParam::new(0, 0, 2);
     as stream_hold, READ_ONLY, "Hold streams by measured time (0), short (1), long (2)";
+
+    /// Whether the pool asks for pages in a row first; see `zsmalloc/mod.rs`.
+    static LINEAR: BoolParam = BoolParam::new(true);
+    as linear, READ_ONLY, "Ask for contiguous pool pages first";
+
+    /// For tests: the way of a reader that finds no memory for a bounce buffer.
+    static REFUSE_BOUNCE: BoolParam = BoolParam::new(false);
+    as refuse_bounce, WRITABLE, "Test: refuse bounce buffers, so that readers take the fallback";
 }
 
 /// The disks of a loaded module; removes them when dropped.
@@ -97,6 +105,8 @@ impl kernel::Module for Rzram {
             workqueue: Workqueue::new(c"rzram")?,
             deferral: deferral(),
             hold: hold(),
+            linear: LINEAR.get(),
+            refuse_bounce: &REFUSE_BOUNCE,
         };
         let registry = Registry::new("rzram", c"rzram", c"rzram", Arc::new(shared, GFP_KERNEL)?)?;
         // From here on a failure removes what was made, in drop order.

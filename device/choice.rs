@@ -97,9 +97,11 @@ pub(super) fn show_recomp_algorithm(disk: &LiveDisk<Device>, out: &mut Emit<'_>)
 }
 
 fn look_up(disk: &LiveDisk<Device>, file: &str, text: &[u8], name: &[u8]) -> Result<CodecId> {
-    zcomp::lookup(parse::name(name)).ok_or(EINVAL).inspect_err(|_| {
-        disk.refuse(file, text, "a name that reading comp_algorithm lists");
-    })
+    zcomp::lookup(parse::name(name))
+        .ok_or(EINVAL)
+        .inspect_err(|_| {
+            disk.refuse(file, text, "a name that reading comp_algorithm lists");
+        })
 }
 
 /// Chooses a codec for a priority of a device that has no size yet.
@@ -193,7 +195,9 @@ impl<'a> Request<'a> {
     /// the first.
     fn target(&self, choices: &Choices) -> Result<usize> {
         let has = |choice: &Option<Choice>, name: &[u8]| {
-            choice.as_ref().is_some_and(|c| c.codec.name().as_bytes() == name)
+            choice
+                .as_ref()
+                .is_some_and(|c| c.codec.name().as_bytes() == name)
         };
         let given = match self.priority {
             None => None,

@@ -32,11 +32,9 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The disk's logical block: what every request is a multiple of, in bytes.
-const LOGICAL_BLOCK_BYTES: usize = 4096;
-
-// A partial write would need read-modify-write under the slot's writer mark.
-const _: () = assert!(PAGE_SIZE == LOGICAL_BLOCK_BYTES);
+// The logical block is 4096 bytes whatever the page size. On larger pages a request could cover part
+// of a slot, which would need read-modify-write under the slot's writer mark.
+const _: () = assert!(PAGE_SIZE == 4096);
 
 /// Why a bio failed.
 enum IoError {
@@ -94,7 +92,10 @@ pub(super) fn submit(device: &Device, mut bio: Bio) {
 
 fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
     match bio.op() {
-        Op::Read => finish(device, read_bio(live, bio), Counter::FailedReads),
+        Op::Read => {
+            let bounce = device.bounce();
+            finish(device, read_bio(live, bio, bounce), Counter::FailedReads)
+        }
         Op::Write => finish(device, write_bio(live, bio), Counter::FailedWrites),
         Op::Discard | Op::WriteZeroes => {
             discard::discard(live, bio.sector(), bio.size_bytes());
@@ -125,8 +126,7 @@ fn finish(device: &Device, result: Result<(), IoError>, counter: Counter) -> Sta
     }
 }
 
-fn read_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {
-    let mut bounce = Bounce::new();
+fn read_bio(live: &Live, bio: &Bio, mut bounce: Bounce) -> Result<(), IoError> {
     let mut assembly = Assembly(None);
     let mut segments = bio.segments();
     while let Some(mut segment) = segments.next() {

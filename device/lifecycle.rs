@@ -74,7 +74,7 @@ pub(super) fn set_disksize(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
     }
     let slots = bytes >> PAGE_SHIFT;
     if slots > MAX_SLOTS {
-        disk.refuse("disksize", text, "at most 16T less 4M");
+        disk.refuse("disksize", text, "at most 16T less 4K");
         return Err(ENOMEM);
     }
     let live = build(disk, &config, slots)?;
@@ -93,7 +93,7 @@ fn build(device: &Device, config: &Config, slots: u64) -> Result<KBox<Running>> 
             *codec = Some(device.open_codec(priority, choice)?);
         }
     }
-    Live::new(device, Table::new(slots)?, codecs)
+    Live::start(device, Table::new(slots)?, codecs)
 }
 
 /// Brings the device back to new: `reset`.

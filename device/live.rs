@@ -87,9 +87,9 @@ impl Running {
     fn new(queue: Arc<Workqueue>, name: &CStr, live: Live) -> Result<KBox<Self>> {
         let worker = Arc::pin_init(Worker::new(queue, drain::items(), live), GFP_KERNEL)?;
         let running = Self {
-            _shrinker: Shrinker::register(name, worker.clone().into())?,
-            _oom: OomNotifier::register(worker.clone().into())?,
-            worker: worker.into(),
+            _shrinker: Shrinker::register(name, worker.clone())?,
+            _oom: OomNotifier::register(worker.clone())?,
+            worker,
         };
         Ok(KBox::new(running, GFP_KERNEL)?)
     }
@@ -111,7 +111,7 @@ impl Deref for Running {
 }
 
 impl Live {
-    /// Returns the parts of a device of `table.slots()` pages, all of them empty.
+    /// Starts a device of `table.slots()` pages, all of them empty.
     ///
     /// # Context
     ///
@@ -120,9 +120,9 @@ impl Live {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(device: &Device, table: Table, codecs: Codecs) -> Result<KBox<Running>> {
+    pub(crate) fn start(device: &Device, table: Table, codecs: Codecs) -> Result<KBox<Running>> {
         let config = PoolConfig {
-            linear: true,
+            linear: device.shared.linear,
             batches: device.shared.deferral == Deferral::Batches,
             queue: device.shared.workqueue.clone(),
         };

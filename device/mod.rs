@@ -84,10 +84,11 @@ use crate::{
         disk::{DeletedDisk, Disk, DiskOps, Major, NotifyCall},
         log::Quoted,
         once::Published,
+        params::BoolParam,
         rwsem::RwSem,
         work::Workqueue, //
     },
-    zcomp::{Hold, Zcomp}, //
+    zcomp::{Bounce, Hold, Zcomp}, //
 };
 use kernel::{
     prelude::*,
@@ -106,6 +107,10 @@ pub(crate) struct Shared {
     pub(crate) deferral: Deferral,
     /// How compression streams are held.
     pub(crate) hold: Hold,
+    /// Whether the pool asks for pages in a row first.
+    pub(crate) linear: bool,
+    /// For tests: readers find no memory for a bounce buffer while this is set.
+    pub(crate) refuse_bounce: &'static BoolParam,
 }
 
 /// A disk's object: lives from creation to the last user.
@@ -163,7 +168,7 @@ impl Device {
             }),
             GFP_KERNEL,
         )?;
-        Disk::create(major, number, &name, &sysfs::ATTRIBUTES, device.into())
+        Disk::create(major, number, &name, &sysfs::ATTRIBUTES, device)
     }
 
     /// Ends what may run for long in a handler of a file, as the disk is going away.
@@ -208,6 +213,15 @@ impl Device {
             &self.shared.workqueue,
             stats.clone(),
         )
+    }
+
+    /// Returns a bounce buffer for one request.
+    fn bounce(&self) -> Bounce {
+        if self.shared.refuse_bounce.get() {
+            Bounce::refused()
+        } else {
+            Bounce::new()
+        }
     }
 
     /// Logs a word that a control file refused, and what it would have taken.

@@ -7,9 +7,9 @@
 //! ```text
 //!  63            32 31  29 28        12 11 10 9 8 7 6 5 4  2  1 0
 //! +----------------+------+------------+-----+-+-+-+-+-+----+-+-+
-//! |  access time   |tried | size bytes | pri |H|S|W|N|I|kind|P|L|
+//! |  access time   |tried | size bytes | pri |H|S|-|N|I|kind|P|L|
 //! +----------------+------+------------+-----+-+-+-+-+-+----+-+-+
-//!  L lock  P free pending  I idle  N incompressible  W writer  S selected  H held raw before
+//!  L lock  P free pending  I idle  N incompressible  S selected  H held raw before
 //!  tried: one bit for each secondary codec that made nothing smaller of this content
 //! ```
 //!
@@ -54,11 +54,8 @@ const SIZE_MASK: u64 = (1 << 17) - 1;
 const TRIED_SHIFT: u32 = 28;
 const TIME_SHIFT: u32 = 32;
 
-/// Largest size a word can hold, in bytes: one page of 64 KiB.
-pub(crate) const MAX_SIZE_BYTES: u32 = 1 << 16;
-
-// CAST: widening.
-const _: () = assert!((MAX_SIZE_BYTES as u64) <= SIZE_MASK);
+// The largest size is one page, of 64 KiB at most.
+const _: () = assert!(1 << 16 <= SIZE_MASK);
 const _: () = assert!(SIZE_MASK << SIZE_SHIFT < 2 << TRIED_SHIFT);
 
 /// A mark on a slot: one bit each, independent of the content's kind.
@@ -69,8 +66,6 @@ pub(crate) enum Mark {
     Idle = 1 << 5,
     /// No codec makes it smaller.
     Incompressible = 1 << 6,
-    /// A partial write is under way: other writers wait, readers do not.
-    Writer = 1 << 7,
     /// Chosen by a post-processing pass; any access takes the mark away.
     Selected = 1 << 8,
     /// A block whose page was stored raw before it was written back.
@@ -106,7 +101,7 @@ impl SlotWord {
 
     /// Returns a word for fresh content: unlocked, no marks.
     ///
-    /// `size_bytes` is at most [`MAX_SIZE_BYTES`] and `priority` at most 3; both are cut to fit.
+    /// `size_bytes` is at most one page and `priority` at most 3; both are cut to fit.
     pub(crate) const fn new(kind: Kind, size_bytes: u32, priority: u8, seconds: u32) -> Self {
         // CAST: widening only; an enum discriminant and three unsigned fields.
         let (kind, size, priority, seconds) = (
@@ -124,11 +119,13 @@ impl SlotWord {
     }
 
     /// Returns the word as bits.
+    #[cfg(test)]
     pub(crate) const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// Returns a word made of bits read from a slot.
+    /// Returns a word made of any bits.
+    #[cfg(test)]
     pub(crate) const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -541,7 +538,7 @@ mod tests {
 
     #[test]
     fn fields_round_trip_at_their_limits() {
-        for size in [0, 1, 4095, 4096, MAX_SIZE_BYTES] {
+        for size in [0, 1, 4095, 4096, 1 << 16] {
             for priority in 0..=3u8 {
                 for time in [0, 1, u32::MAX] {
                     let w = SlotWord::new(Kind::Object, size, priority, time);

@@ -44,8 +44,8 @@ const DIRECTORY_SLOTS: usize = CHUNK_CELLS * DIRECTORY_CHUNKS;
 /// Words of marks in a directory.
 const MARK_WORDS: usize = DIRECTORY_CHUNKS / 64;
 
-/// Most slots a device may have: an owner in an object's header has 32 bits, less the values that
-/// the pool keeps for its free links. Just under 16 TiB of 4 KiB pages.
+/// Most slots a device may have: an owner in an object's header has 32 bits. Just under 16 TiB of
+/// 4 KiB pages.
 pub(crate) const MAX_SLOTS: u64 = u32_to_u64(OWNER_LIMIT);
 
 const _: () = assert!(core::mem::size_of::<SlotCell>() == 16);

@@ -64,19 +64,12 @@ pub(crate) use crate::backends::{
 pub(crate) use self::{
     bounce::Bounce,
     compress::{
-        Kept,
         Outcome,
         Solo,
         Verdict, //
     },
-    decompress::{
-        DecompressError,
-        LongRead, //
-    },
-    stats::{
-        Counter,
-        Stats, //
-    },
+    decompress::DecompressError,
+    stats::Stats, //
 };
 
 use self::{

@@ -121,8 +121,12 @@ impl Shape {
         if pages >= self.chain() {
             return self.objects;
         }
-        // CAST: the quotient is below `objects`, which fits.
-        (pages * PAGE_SIZE / self.size_bytes()) as u8
+        match (pages * PAGE_SIZE).checked_div(self.size_bytes()) {
+            // CAST: the quotient is below `objects`, which fits.
+            Some(places) => places as u8,
+            // No class has places of no size.
+            None => 0,
+        }
     }
 
     /// Returns how many pages the first `places` places touch.

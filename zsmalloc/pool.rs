@@ -167,7 +167,6 @@ impl Pool {
     /// Returns the number of the size class that objects of `len` bytes go to.
     ///
     /// Classes ascend with the size; raw pages come behind the last one.
-    #[expect(dead_code, reason = "for the recompression, which compares classes")]
     pub(crate) fn class_index(len: usize) -> usize {
         class_of(len).unwrap_or(RAW)
     }

@@ -13,7 +13,6 @@ const MAX_SIZE_BYTES: u32 = 1 << 16;
 const MARKS: [Mark; 5] = [
     Mark::Idle,
     Mark::Incompressible,
-    Mark::Writer,
     Mark::Selected,
     Mark::WasRaw,
 ];
