@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-devices() { find /sys/block -maxdepth 1 -name "$DRIVER[0-9]*" | sed 's|.*/||' | sort -V | xargs; }
+devices() { find /sys/block -maxdepth 1 -name "${DRIVER}[0-9]*" | sed 's|.*/||' | sort -V | xargs; }
 hot_add() { rzattr read "$CONTROL/hot_add"; }
 hot_remove() { rzattr write "$CONTROL/hot_remove" "$1"; }
 
