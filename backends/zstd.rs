@@ -3,8 +3,9 @@
 //! zstd. Levels -131072 to 22, 3 if none is given; a dictionary of any size.
 //!
 //! Contexts live in workspaces whose size the library names beforehand, with a dictionary or
-//! without: a context in a fixed workspace cannot allocate, so no page ever does. A dictionary is
-//! digested once for each direction, by reference to its bytes; only that uses the allocator hook.
+//! without: a context in a fixed workspace cannot allocate, so no page ever does. Tuning and
+//! dictionary are digested once, by reference to the dictionary's bytes; only that uses the
+//! allocator hook.
 //!
 //! # Context
 //!
@@ -25,7 +26,10 @@ use crate::kapi::{
         Dst,
         Src, //
     },
-    num::PAGE_SIZE,
+    num::{
+        usize_to_u64,
+        PAGE_SIZE, //
+    },
     page::Buf,
     percpu::Cpu, //
 };
@@ -43,8 +47,7 @@ const LAST_SHORT_LEVEL: i32 = 6;
 /// zstd at one level, with or without a dictionary.
 pub(super) struct Zstd {
     level: i32,
-    params: ffi::Params,
-    dict: Option<ffi::Digested>,
+    digest: ffi::Digest,
 }
 
 impl Codec for Zstd {
@@ -59,14 +62,9 @@ impl Codec for Zstd {
     fn new(params: &CodecParams) -> Result<Self> {
         let (min, max) = ffi::level_range();
         let level = params.level_within(Self::NAME, min, max, DEFAULT_LEVEL)?;
-        let dict = match params.dict() {
-            None => None,
-            Some(bytes) => Some(ffi::Digested::new(bytes, level)?),
-        };
         Ok(Self {
             level,
-            params: ffi::Params::new(level),
-            dict,
+            digest: ffi::Digest::new(params.dict(), level)?,
         })
     }
 
@@ -79,7 +77,7 @@ impl Codec for Zstd {
     }
 
     fn compress_context(&self, near: Option<Cpu>) -> Result<ffi::Compress> {
-        let mut context = ffi::Compress::new(&self.params, self.dict.as_ref(), near)?;
+        let mut context = ffi::Compress::new(&self.digest, near)?;
         // The library lays a workspace out at first use, where one that is too small would show: it
         // shall not be a user's page that finds out. Fast levels do not compress even this page.
         let (page, mut out) = (Buf::zeroed(PAGE_SIZE, None)?, Buf::zeroed(PAGE_SIZE, None)?);
@@ -99,7 +97,7 @@ impl Codec for Zstd {
         page: Src<'_>,
         out: &mut [u8],
     ) -> Result<usize, CompressError> {
-        context.compress(&self.params, self.dict.as_ref(), page, out)
+        context.compress(&self.digest, page, out)
     }
 
     fn decompress(
@@ -108,7 +106,7 @@ impl Codec for Zstd {
         object: Src<'_>,
         page: Dst<'_>,
     ) -> Result<usize, Damaged> {
-        context.decompress(self.dict.as_ref(), object, page)
+        context.decompress(&self.digest, object, page)
     }
 }
 
@@ -129,69 +127,60 @@ mod ffi {
         unsafe { (c::zstd_min_clevel(), c::zstd_max_clevel()) }
     }
 
-    /// Tuning of the compressor for one level and pages.
-    pub(super) struct Params(c::zstd_parameters);
-
-    impl Params {
-        pub(super) fn new(level: i32) -> Self {
-            // CAST: a page's size fits every integer of C that is not a character.
-            // SAFETY: a pure function of its arguments.
-            Self(unsafe { c::zstd_get_params(level, PAGE_SIZE as u64) })
-        }
-    }
-
-    /// A dictionary digested for both directions.
+    /// A level's tuning and a dictionary, digested for both directions.
+    ///
+    /// Compression goes through it without a dictionary too: the empty one costs nothing at a page,
+    /// while the call that takes parameters sets each of them anew, 0.2 us of a page's 3 to 20.
     ///
     /// # Invariants
     ///
-    /// Both pointers were made by the library from `bytes`, which they refer to, with [`HOOK`].
-    /// They are read only from then on.
-    pub(super) struct Digested {
+    /// The pointers were made by the library from `_bytes`, which they refer to, with [`HOOK`].
+    /// They are read only from then on. `decompress` is there if a dictionary is.
+    pub(super) struct Digest {
         compress: NonNull<c::zstd_cdict>,
-        decompress: NonNull<c::zstd_ddict>,
+        decompress: Option<NonNull<c::zstd_ddict>>,
         tuning: c::zstd_compression_parameters,
-        _bytes: Arc<Dict>,
+        _bytes: Option<Arc<Dict>>,
     }
 
     // SAFETY: The library only reads a digested dictionary once it is made.
-    unsafe impl Send for Digested {}
+    unsafe impl Send for Digest {}
     // SAFETY: As above, from any number of threads at once.
-    unsafe impl Sync for Digested {}
+    unsafe impl Sync for Digest {}
 
-    impl Digested {
-        pub(super) fn new(dict: &Arc<Dict>, level: i32) -> Result<Self> {
-            let bytes = dict.bytes();
+    impl Digest {
+        pub(super) fn new(dict: Option<&Arc<Dict>>, level: i32) -> Result<Self> {
+            let bytes = dict.map_or(&[][..], |d| d.bytes());
             let (start, len) = (bytes.as_ptr().cast(), bytes.len());
-            // CAST: a page's size fits every integer of C that is not a character.
             // SAFETY: a pure function of its arguments.
-            let tuning = unsafe { c::zstd_get_cparams(level, PAGE_SIZE as u64, len) };
+            let tuning = unsafe { c::zstd_get_cparams(level, usize_to_u64(PAGE_SIZE), len) };
             // SAFETY: `start` is readable for `len` bytes, which the result keeps alive.
             let compress =
                 unsafe { c::zstd_create_cdict_byreference(start, len, tuning, HOOK.mem()) };
-            let compress = NonNull::new(compress).ok_or(ENOMEM)?;
-            // SAFETY: as above.
-            let decompress = unsafe { c::zstd_create_ddict_byreference(start, len, HOOK.mem()) };
-            let Some(decompress) = NonNull::new(decompress) else {
-                // SAFETY: made above, and nothing refers to it.
-                unsafe { c::zstd_free_cdict(compress.as_ptr()) };
-                return Err(ENOMEM);
-            };
             // INVARIANT: made just now, from bytes that we keep.
-            Ok(Self {
-                compress,
-                decompress,
+            let mut digest = Self {
+                compress: NonNull::new(compress).ok_or(ENOMEM)?,
+                decompress: None,
                 tuning,
-                _bytes: dict.clone(),
-            })
+                _bytes: dict.cloned(),
+            };
+            if dict.is_some() {
+                // SAFETY: as above.
+                let made = unsafe { c::zstd_create_ddict_byreference(start, len, HOOK.mem()) };
+                // INVARIANT: as above.
+                digest.decompress = Some(NonNull::new(made).ok_or(ENOMEM)?);
+            }
+            Ok(digest)
         }
     }
 
-    impl Drop for Digested {
+    impl Drop for Digest {
         fn drop(&mut self) {
-            // SAFETY: made by the library, by the invariant, and nobody uses them any more.
-            unsafe {
-                c::zstd_free_cdict(self.compress.as_ptr());
-                c::zstd_free_ddict(self.decompress.as_ptr());
+            // SAFETY: made by the library, by the invariant, and nobody uses it any more.
+            unsafe { c::zstd_free_cdict(self.compress.as_ptr()) };
+            if let Some(dict) = self.decompress {
+                // SAFETY: as above.
+                unsafe { c::zstd_free_ddict(dict.as_ptr()) };
             }
         }
     }
@@ -210,19 +199,10 @@ mod ffi {
     unsafe impl Send for Compress {}
 
     impl Compress {
-        /// Makes a context that serves these parameters, and this dictionary if there is one.
-        pub(super) fn new(
-            params: &Params,
-            dict: Option<&Digested>,
-            near: Option<Cpu>,
-        ) -> Result<Self> {
-            // SAFETY: pure functions of the structures pointed at.
-            let bytes = unsafe {
-                let plain = c::zstd_cctx_workspace_bound(&params.0.cParams);
-                dict.map_or(plain, |d| {
-                    plain.max(c::zstd_cctx_workspace_bound(&d.tuning))
-                })
-            };
+        /// Makes a context that serves this level and dictionary.
+        pub(super) fn new(digest: &Digest, near: Option<Cpu>) -> Result<Self> {
+            // SAFETY: a pure function of the structure pointed at.
+            let bytes = unsafe { c::zstd_cctx_workspace_bound(&digest.tuning) };
             let mut memory = Buf::zeroed(bytes, near)?;
             let len = memory.len();
             // SAFETY: the workspace is writable for `len` bytes and aligned to 64, as is asked for.
@@ -236,25 +216,25 @@ mod ffi {
 
         pub(super) fn compress(
             &mut self,
-            params: &Params,
-            dict: Option<&Digested>,
+            digest: &Digest,
             page: Src<'_>,
             out: &mut [u8],
         ) -> Result<usize, CompressError> {
-            let (to, room) = (out.as_mut_ptr().cast(), out.len());
-            let (from, len) = (page.as_ptr().cast(), page.len());
-            let context = self.context.as_ptr();
-            let made = match dict {
-                // SAFETY:
-                // - the context is exclusive and alive, by its invariant;
-                // - `out` is writable for `room` bytes, which the library checks;
-                // - `page` is readable for `len` bytes; that it may change meanwhile costs at worst
-                //   a bad result, as the library bounds its stores by lengths it counted itself.
-                None => unsafe { c::zstd_compress_cctx(context, to, room, from, len, &params.0) },
-                // SAFETY: as above; the dictionary is alive and read only.
-                Some(d) => unsafe {
-                    c::zstd_compress_using_cdict(context, to, room, from, len, d.compress.as_ptr())
-                },
+            // SAFETY:
+            // - the context is exclusive and alive, by its invariant;
+            // - `out` is writable for its length, which the library checks;
+            // - `page` is readable for its length; that it may change meanwhile costs at worst a
+            //   bad result, as the library bounds its stores by lengths it counted itself;
+            // - the digest is alive and read only.
+            let made = unsafe {
+                c::zstd_compress_using_cdict(
+                    self.context.as_ptr(),
+                    out.as_mut_ptr().cast(),
+                    out.len(),
+                    page.as_ptr().cast(),
+                    page.len(),
+                    digest.compress.as_ptr(),
+                )
             };
             match error_of(made) {
                 None => Ok(made),
@@ -293,22 +273,22 @@ mod ffi {
 
         pub(super) fn decompress(
             &mut self,
-            dict: Option<&Digested>,
+            digest: &Digest,
             object: Src<'_>,
             mut page: Dst<'_>,
         ) -> Result<usize, Damaged> {
             let (to, room) = (page.as_mut_ptr().cast(), page.len());
             let (from, len) = (object.as_ptr().cast(), object.len());
             let context = self.context.as_ptr();
-            let made = match dict {
+            let made = match digest.decompress {
                 // SAFETY:
                 // - the context is exclusive and alive, by its invariant;
                 // - `page` is writable for `room` bytes and `object` readable for `len`; the
                 //   library checks both, whatever the object holds.
                 None => unsafe { c::zstd_decompress_dctx(context, to, room, from, len) },
                 // SAFETY: as above; the dictionary is alive and read only.
-                Some(d) => unsafe {
-                    let dict = d.decompress.as_ptr();
+                Some(dict) => unsafe {
+                    let dict = dict.as_ptr();
                     c::zstd_decompress_using_ddict(context, to, room, from, len, dict)
                 },
             };
@@ -388,13 +368,11 @@ mod ffi {
         "rzram_zstd_library",
         "zstd_min_clevel",
         "zstd_max_clevel",
-        "zstd_get_params",
         "zstd_get_cparams",
         "zstd_create_cdict_byreference",
         "zstd_free_cdict",
         "zstd_cctx_workspace_bound",
         "zstd_init_cctx",
-        "zstd_compress_cctx",
         "zstd_compress_using_cdict",
         "zstd_create_ddict_byreference",
         "zstd_free_ddict",
@@ -410,9 +388,9 @@ mod ffi {
     #[cfg(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m"))]
     pub(super) fn is_present() -> bool {
         extern "C" {
-            static rzram_zstd_library: [usize; 18];
+            static rzram_zstd_library: [usize; 16];
         }
-        // SAFETY: the table above has 18 words; the module loader wrote them before we ran.
+        // SAFETY: the table above has 16 words; the module loader wrote them before we ran.
         let table = unsafe { (&raw const rzram_zstd_library).read_volatile() };
         table.iter().all(|&address| address != 0)
     }
