@@ -92,17 +92,14 @@ fn strict_number(text: &[u8], radix: u64) -> Result<u64, ParseError> {
     if text.is_empty() {
         return Err(ParseError::Malformed);
     }
-    let mut value = Ok(0u64);
-    for &byte in text {
-        // A wrong digit is malformed even where the number overflowed before it.
+    // The first fault decides: digits that do not fit before junk are out of range.
+    text.iter().try_fold(0u64, |value, &byte| {
         let d = digit(byte, radix).ok_or(ParseError::Malformed)?;
-        value = value.and_then(|v| {
-            v.checked_mul(radix)
-                .and_then(|v| v.checked_add(d))
-                .ok_or(ParseError::OutOfRange)
-        });
-    }
-    value
+        value
+            .checked_mul(radix)
+            .and_then(|value| value.checked_add(d))
+            .ok_or(ParseError::OutOfRange)
+    })
 }
 
 fn unsigned(text: &[u8], auto_radix: bool) -> Result<u64, ParseError> {
@@ -216,11 +213,36 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | 0xa0)
 }
 
-fn unquoted(value: &[u8]) -> &[u8] {
-    let Some(inner) = value.strip_prefix(b"\"") else {
-        return value;
+/// Returns the text without one quote at its end.
+fn without_end_quote(text: &[u8]) -> &[u8] {
+    text.strip_suffix(b"\"").unwrap_or(text)
+}
+
+/// Splits an item into key and value, and takes its quotes off.
+fn split_item(item: &[u8]) -> Arg<'_> {
+    let body = item.strip_prefix(b"\"");
+    let (body, is_quoted) = (body.unwrap_or(item), body.is_some());
+    // A `=` in front of everything is part of the key.
+    let equals = body.iter().skip(1).position(|&b| b == b'=');
+    let Some(key_len) = equals.map(|at| at.saturating_add(1)) else {
+        let key = if is_quoted {
+            without_end_quote(body)
+        } else {
+            body
+        };
+        return Arg { key, value: None };
     };
-    inner.strip_suffix(b"\"").unwrap_or(inner)
+    let (key, rest) = body.split_at_checked(key_len).unwrap_or((body, &[]));
+    let value = rest.get(1..).unwrap_or_default();
+    let value = match value.strip_prefix(b"\"") {
+        Some(inner) => without_end_quote(inner),
+        None if is_quoted => without_end_quote(value),
+        None => value,
+    };
+    Arg {
+        key,
+        value: Some(value).filter(|value| !value.is_empty()),
+    }
 }
 
 impl<'a> Iterator for Args<'a> {
@@ -230,33 +252,13 @@ impl<'a> Iterator for Args<'a> {
         let start = self.rest.iter().position(|&b| !is_space(b))?;
         let text = self.rest.get(start..)?;
         let mut in_quotes = false;
-        let mut equals = None;
-        let mut end = text.len();
-        for (at, &byte) in text.iter().enumerate() {
-            if is_space(byte) && !in_quotes {
-                end = at;
-                break;
-            }
-            match byte {
-                b'"' => in_quotes = !in_quotes,
-                b'=' if equals.is_none() && at > 0 => equals = Some(at),
-                _ => {}
-            }
-        }
-        self.rest = text.get(end..).unwrap_or_default();
-        let item = text.get(..end)?;
-        let Some(at) = equals else {
-            return Some(Arg {
-                key: unquoted(item),
-                value: None,
-            });
-        };
-        let value = unquoted(item.get(at.saturating_add(1)..)?);
-        let key = item.get(..at)?;
-        Some(Arg {
-            key: key.strip_prefix(b"\"").unwrap_or(key),
-            value: Some(value).filter(|value| !value.is_empty()),
-        })
+        let end = text.iter().position(|&byte| {
+            in_quotes ^= byte == b'"';
+            is_space(byte) && !in_quotes
+        });
+        let (item, rest) = text.split_at_checked(end.unwrap_or(text.len()))?;
+        self.rest = rest;
+        Some(split_item(item))
     }
 }
 
