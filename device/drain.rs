@@ -33,7 +33,7 @@ use super::{
     range::{Range, RangeBuffer},
     slot::SlotGuard,
     slot_word::SlotCell,
-    stats::{Counter, DrainStats},
+    stats::DrainStats,
     table::CHUNK_SLOTS, //
 };
 use crate::kapi::{
@@ -166,6 +166,11 @@ impl Drains {
     /// Returns the state of the CPU at the time of the call.
     pub(super) fn this(&self) -> &CpuDrain {
         self.cpus.this()
+    }
+
+    /// Returns whether some chunk is marked.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked.load_relaxed()
     }
 
     /// Notes that some chunk is marked.
@@ -319,7 +324,7 @@ impl Live {
     /// Works the marked chunks off. The caller is inside the gate.
     fn drain_marks(&self) {
         // ORDERING: the swap is full and pairs with `Drains::note_mark`.
-        if !self.drains.is_marked.load_relaxed() || !self.drains.is_marked.swap_full(false) {
+        if !self.drains.is_marked() || !self.drains.is_marked.swap_full(false) {
             return;
         }
         self.table.take_marks(&mut |first| {
@@ -361,6 +366,5 @@ impl Live {
             }
         }
         self.stats.freed(&dead);
-        self.stats.add(Counter::NotifiedPages, 1);
     }
 }

@@ -210,7 +210,6 @@ impl Live {
         } else {
             self.free(dead);
         }
-        self.stats.add(Counter::NotifiedPages, 1);
     }
 
     /// Returns whether the pool is above the user's limit.
@@ -236,10 +235,15 @@ impl Owner for Live {
             return Relocated::Busy;
         };
         bitlock::note_acquire(true);
+        let was_dead = held.has_dead();
         let ended = cell.relocate(held, from.to_bits(), &mut || place().to_bits());
         bitlock::note_release();
         bitlock::after_unlock(cell.word(), LOCK_BIT);
         if ended.needs_hint {
+            if !was_dead {
+                // Notify found a holder, and left the counting to it as well.
+                self.stats.add(Counter::NotedSlots, 1);
+            }
             self.mark(owner);
         }
         if ended.moved {
@@ -260,6 +264,10 @@ impl Shrink for Worker<Live> {
         let before = self.pool.total_pages();
         self.drain_now(Cause::Shrinker);
         self.pool.compact(&**self);
+        if self.drains.is_marked() {
+            // What died while it was being moved: any worker looks at marks.
+            self.queue(0);
+        }
         let freed = before.saturating_sub(self.pool.total_pages());
         Some(u64_to_usize(freed)).filter(|freed| *freed != 0)
     }

@@ -23,6 +23,7 @@ use super::{
         Undecodable,
         LOCK_BIT, //
     },
+    stats::Counter, //
 };
 use crate::{
     kapi::{
@@ -124,6 +125,14 @@ impl<'a> SlotGuard<'a> {
         let section = Some(Section::enter());
         bitlock::note_acquire(false);
         let held = cell.lock(|word| bitlock::wait(word, LOCK_BIT));
+        Self::new(live, cell, held, section)
+    }
+
+    /// Every holder of a dead slot ends its death one way or other, so it is counted here.
+    fn new(live: &'a Live, cell: &'a SlotCell, held: Held, section: Option<Section>) -> Self {
+        if held.has_dead() {
+            live.stats.add(Counter::NotifiedPages, 1);
+        }
         Self {
             live,
             cell,
@@ -151,14 +160,9 @@ impl<'a> SlotGuard<'a> {
     }
 
     fn try_with(live: &'a Live, cell: &'a SlotCell, section: Option<Section>) -> Option<Self> {
-        let held = Some(cell.try_lock()?);
+        let held = cell.try_lock()?;
         bitlock::note_acquire(true);
-        Some(Self {
-            live,
-            cell,
-            held,
-            section,
-        })
+        Some(Self::new(live, cell, held, section))
     }
 
     /// Takes the hold out of the guard, to end it by one operation on the cell.

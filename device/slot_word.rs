@@ -261,6 +261,11 @@ impl Held {
     pub(crate) fn is_pending(&self) -> bool {
         SlotWord(self.seen).is_pending()
     }
+
+    /// Returns whether there is content that was dead when the lock was taken.
+    pub(crate) fn has_dead(&self) -> bool {
+        self.is_pending() && SlotWord(self.seen).kind() != Ok(Kind::Empty)
+    }
 }
 
 /// How a hold ended.

@@ -43,7 +43,7 @@ pub(crate) enum Counter {
     NotifyFree = 7,
     /// Slots with content that notify marked, pages: the honest form of the above.
     NotedSlots = 8,
-    /// Of those, the ones whose content is freed by now, pages.
+    /// Of those, the ones that somebody has taken to free, pages.
     NotifiedPages = 9,
     /// Objects allocated on the slow path, after reclaim was allowed.
     SlowAllocations = 10,
