@@ -110,7 +110,9 @@ prepare_stock() {
 				echo "the configuration changed: the toolchain is not the one that built the stock kernel"
 				exit 1
 			fi
-			make -C "$PWD/src" O="$PWD/stock" -j"$(nproc)" KERNELRELEASE="$2" prepare modules_prepare
+			# Without the kernel image modules get no BTF, so the tool that makes it is not built.
+			make -C "$PWD/src" O="$PWD/stock" -j"$(nproc)" KERNELRELEASE="$2" CONFIG_DEBUG_INFO_BTF= \
+				prepare modules_prepare
 			cp "$headers/Module.symvers" stock/
 			test -e stock/rust/libkernel.rmeta' sh "$RZ_IN_CACHE/$RZ_LINUX" "$RZ_RELEASE" ||
 		die "the stock kernel's metadata could not be built; see the log above"
@@ -135,12 +137,17 @@ prepare_modules() {
 	stamp "$RZ_LINUX-modules"
 }
 
-# setup_kobj: all of the above, resumable.
-setup_kobj() {
+# setup_source: choose a kernel and have its packages here, resumable.
+setup_source() {
 	select_kernel
 	load_kernel
 	fetch_kernel
 	unpack_source
+}
+
+# setup_kobj: what modules are built against and guests load, resumable.
+setup_kobj() {
+	load_kernel
 	prepare_stock
 	prepare_modules
 }
