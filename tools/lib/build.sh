@@ -27,7 +27,7 @@ sync_sources() {
 build_module_locked() {
 	local flavor=$1 dir arch=() log
 	dir=$(flavor_dir "$flavor")
-	log=$RZ_LOG/build-$flavor.log
+	log=$RZ_LOG/${dir//\//-}.log
 	shift
 	case $flavor in
 	uml*) arch=(ARCH=um) ;;
@@ -48,7 +48,8 @@ build_module_locked() {
 # build_module FLAVOR [MAKE-ARG...]: build rzram.ko for a lab kernel; quick when nothing changed.
 build_module() {
 	load_kernel || die "no kernel was chosen yet; run tools/setup kobj"
-	with_lock "build-$1" build_module_locked "$@"
+	# Checkouts build side by side.
+	with_lock "$(flavor_dir "$1" | tr / -)" build_module_locked "$@"
 }
 
 # module_path FLAVOR: where build_module leaves the module, on the host.
