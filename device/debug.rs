@@ -63,8 +63,12 @@ fn show_pool_pages(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::R
 
 fn show_drains(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let stats = &device.stats;
-    writeln!(out, "pending_slots {}", stats.pending_slots())?;
-    writeln!(out, "notified_slots {}", stats.sum(Counter::NotedSlots))?;
+    let config = device.config.read();
+    let open = device.live.get(&config).map_or(0, |live| live.open_slots());
+    drop(config);
+    let noted = stats.sum(Counter::NotedSlots).saturating_add(open);
+    writeln!(out, "pending_slots {}", stats.pending_slots(open))?;
+    writeln!(out, "notified_slots {noted}")?;
     writeln!(out, "freed_slots {}", stats.sum(Counter::NotifiedPages))?;
     device.stats.drains.show(out)?;
     stats.pool.show(out)

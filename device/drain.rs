@@ -3,10 +3,13 @@
 //! Freeing what notify left behind: the drain, and what triggers it.
 //!
 //! ```text
-//! notify -> range of this CPU -> closed -> worker of this CPU, now
-//!                             -> open   -> the same worker, after at most 10 ms
+//! notify -> range of this CPU -> closed -> worker of this CPU, now, until none is left
+//!                             -> open   -> the flush of this CPU, after at most 10 ms
 //!           mark of a chunk   -> any worker
 //! ```
+//!
+//! The worker leaves the open range alone: notify changes it all the time, and taking it away would
+//! have the next notify arm a timer.
 //!
 //! A drain looks at each slot that a range or a mark names and frees it if it is pending. It only
 //! tries slots: a holder honors the pending bit itself when it leaves.
@@ -30,15 +33,16 @@
 
 use super::{
     live::{Live, Running},
-    range::{Range, RangeBuffer},
+    range::{Called, Range, RangeBuffer},
     slot::SlotGuard,
     slot_word::SlotCell,
-    stats::DrainStats,
+    stats::{Counter, DrainStats},
     table::CHUNK_SLOTS, //
 };
 use crate::kapi::{
     atomic::{AtomicBool, AtomicU64},
     clock,
+    cpuhp::HotplugClient,
     percpu::{self, Cpu, PerCpu},
     rwsem::RwSem,
     sched,
@@ -83,10 +87,12 @@ pub(crate) enum Cause {
     Oom,
     /// Somebody wants exact figures, or everything gone.
     Exact,
+    /// The CPU went offline.
+    Offline,
 }
 
 /// Number of [`Cause`]s.
-pub(crate) const CAUSES: usize = 9;
+pub(crate) const CAUSES: usize = 10;
 
 impl Cause {
     /// All causes with the names that users read, in the order of their discriminants.
@@ -100,6 +106,7 @@ impl Cause {
         (Self::Shrinker, "shrinker"),
         (Self::Oom, "oom"),
         (Self::Exact, "exact"),
+        (Self::Offline, "offline"),
     ];
 
     /// Returns what the pool calls it.
@@ -112,6 +119,7 @@ impl Cause {
             Self::Shrinker => DrainCause::Shrinker,
             Self::Oom => DrainCause::Oom,
             Self::Exact => DrainCause::Statistics,
+            Self::Offline => DrainCause::Offline,
         }
     }
 }
@@ -120,10 +128,16 @@ impl Cause {
 pub(crate) struct CpuDrain {
     /// Which slots to look at.
     pub(super) ranges: RangeBuffer,
+    /// Whose it is.
+    cpu: Cpu,
+    /// Whether the worker is at work or about to be.
+    called: Called,
     /// Set while the flush is due, so that arming it costs notify one read.
     flush_due: AtomicBool,
     /// When the flush was armed, in ns; for the longest time pending.
     armed_ns: AtomicU64,
+    /// The flush was brought forward since the CPU went offline.
+    is_gone: AtomicBool,
 }
 
 /// The drain's state of one device.
@@ -147,11 +161,14 @@ impl Drains {
     /// `ENOMEM`.
     pub(crate) fn new(stats: Arc<DrainStats>) -> Result<Self> {
         Ok(Self {
-            cpus: PerCpu::new(|_| {
+            cpus: PerCpu::new(|cpu| {
                 Ok::<_, Error>(CpuDrain {
                     ranges: RangeBuffer::new(),
+                    cpu,
+                    called: Called::new(),
                     flush_due: AtomicBool::new(false),
                     armed_ns: AtomicU64::new(0),
+                    is_gone: AtomicBool::new(false),
                 })
             })?,
             gate: KBox::pin_init(
@@ -179,9 +196,9 @@ impl Drains {
     ///
     /// Any; the mark was set before.
     pub(super) fn note_mark(&self) {
-        // ORDERING: release pairs with the swap of `Live::drain_marks`: who sees the flag sees the
-        // mark.
-        self.is_marked.store_release(true);
+        // ORDERING: full. Pairs with the swap of `Live::drain_marks`: who sees the flag sees the
+        // mark; and it comes before the look of `Called::call`.
+        self.is_marked.swap_full(true);
     }
 }
 
@@ -198,17 +215,19 @@ pub(super) fn items() -> usize {
     last.saturating_add(1).saturating_mul(ITEMS_PER_CPU)
 }
 
-/// Starts this CPU's worker.
+/// Starts the worker of `cpu`, unless it is at work or about to be.
 ///
 /// # Context
 ///
-/// Any but NMI, interrupts off included.
-pub(super) fn start(live: &Running, cause: Cause) {
-    live.drains.stats.count(cause);
-    live.queue(item(Cpu::current(), false));
+/// Any but NMI, interrupts off included. Whatever there is to do was put in the ring or marked.
+pub(super) fn start(live: &Running, cpu: &CpuDrain, cause: Cause) {
+    if cpu.called.call() {
+        live.drains.stats.count(cause);
+        live.queue(item(cpu.cpu, false));
+    }
 }
 
-/// Has this CPU's worker run in at most [`FLUSH_MS`].
+/// Has what `cpu` noted flushed in at most [`FLUSH_MS`].
 ///
 /// # Context
 ///
@@ -218,7 +237,7 @@ pub(super) fn flush_soon(live: &Running, cpu: &CpuDrain) {
     // has noted its slot before a take that is still to come.
     if !cpu.flush_due.load_relaxed() && !cpu.flush_due.swap_full(true) {
         cpu.armed_ns.store_relaxed(clock::now_ns());
-        live.queue_after(item(Cpu::current(), true), FLUSH_MS);
+        live.queue_after(item(cpu.cpu, true), FLUSH_MS);
     }
 }
 
@@ -227,15 +246,34 @@ impl Job for Live {
         let cpu = u32::try_from(item / ITEMS_PER_CPU)
             .ok()
             .and_then(Cpu::from_u32);
-        if item % ITEMS_PER_CPU != 0 {
-            this.drains.stats.count(Cause::Timer);
-        }
-        if let Some(cpu) = cpu {
+        let Some(cpu) = cpu.map(|cpu| this.drains.cpus.of(cpu)) else {
+            return;
+        };
+        if item % ITEMS_PER_CPU == 0 {
+            this.work_off(cpu);
+        } else {
+            // ORDERING: full; nothing hangs on it but the name of the cause.
+            let cause = match cpu.is_gone.swap_full(false) {
+                true => Cause::Offline,
+                false => Cause::Timer,
+            };
+            this.drains.stats.count(cause);
             let _inside = this.drains.gate.read();
-            this.drain_cpu(this.drains.cpus.of(cpu));
+            this.drain_cpu(cpu);
+            this.drain_marks();
         }
-        let _inside = this.drains.gate.read();
-        this.drain_marks();
+    }
+}
+
+impl HotplugClient for Worker<Live> {
+    fn cpu_up(&self, _cpu: Cpu) {}
+
+    /// Has the flush of a CPU that is gone run now: nobody will come to fill what is open there.
+    fn cpu_dead(&self, cpu: Cpu) {
+        let gone = self.drains.cpus.of(cpu);
+        gone.is_gone.store_release(true);
+        self.requeue_after(item(gone.cpu, true), 0);
+        self.pool.cpu_dead(cpu);
     }
 }
 
@@ -281,13 +319,13 @@ impl Live {
     /// As [`Live::drain_now`]; a few microseconds.
     pub(crate) fn help(&self) {
         let cpu = self.drains.this();
-        if !cpu.flush_due.load_relaxed() || !cpu.ranges.has_closed() {
+        if !cpu.called.is_set() {
             return;
         }
         let Some(_inside) = self.drains.gate.try_read() else {
             return;
         };
-        let Some(range) = cpu.ranges.take_closed() else {
+        let Some(range) = cpu.ranges.take_one() else {
             return;
         };
         self.drains.stats.count(Cause::Backlog);
@@ -297,6 +335,50 @@ impl Live {
             self.mark(lost.first);
         }
         self.drain_range(mine);
+    }
+
+    /// Works closed ranges and marks off until there are none.
+    fn work_off(&self, cpu: &CpuDrain) {
+        loop {
+            // Per round, so that who wants to be alone waits for one round only.
+            let inside = self.drains.gate.read();
+            self.drain_closed(cpu);
+            self.drain_marks();
+            drop(inside);
+            let has_more = || cpu.ranges.has_closed() || self.drains.is_marked();
+            if cpu.called.end(has_more) {
+                return;
+            }
+        }
+    }
+
+    /// Counts slots with content that notify marked.
+    ///
+    /// # Context
+    ///
+    /// Any, interrupts off included.
+    pub(super) fn noted(&self, slots: u32) {
+        self.stats.add(Counter::NotifyFree, i64::from(slots));
+        self.stats.add(Counter::NotedSlots, i64::from(slots));
+    }
+
+    /// Returns how many slots notify marked in ranges that did not end yet.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(super) fn open_slots(&self) -> u64 {
+        let open = |(_, cpu): (_, &CpuDrain)| u64::from(cpu.ranges.open_slots());
+        self.drains.cpus.iter().map(open).sum()
+    }
+
+    /// Returns how many slots wait to be freed, as near as figures that move can say.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(super) fn pending_slots(&self) -> u64 {
+        self.stats.pending_slots(self.open_slots())
     }
 
     fn drain_everything(&self) {
@@ -311,14 +393,23 @@ impl Live {
         // ORDERING: full, and before the ranges are taken; see `flush_soon`.
         let was_due = cpu.flush_due.swap_full(false);
         let armed_ns = cpu.armed_ns.load_relaxed();
-        cpu.ranges.take(&mut |range| {
+        self.drain_closed(cpu);
+        if let Some(range) = cpu.ranges.take_open() {
+            self.noted(range.slots);
             self.drain_range(range);
-            sched::cond_resched();
-        });
+        }
         if was_due {
             let waited_ns = clock::now_ns().saturating_sub(armed_ns);
             self.drains.stats.waited(waited_ns);
         }
+    }
+
+    /// Works one CPU's closed ranges off. The caller is inside the gate.
+    fn drain_closed(&self, cpu: &CpuDrain) {
+        cpu.ranges.take_closed(&mut |range| {
+            self.drain_range(range);
+            sched::cond_resched();
+        });
     }
 
     /// Works the marked chunks off. The caller is inside the gate.

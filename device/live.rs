@@ -12,17 +12,19 @@ use super::{
     slot_word::{SlotCell, SlotWord, Stored, LOCK_BIT},
     stats::{Counter, DeviceStats},
     table::{Table, CHUNK_SLOTS},
-    Device, //
+    Device,
+    Shared, //
 };
 use crate::{
     kapi::{
         atomic::{AtomicBool, AtomicU64},
         bitlock,
+        cpuhp::HotplugInstance,
         num::u64_to_usize,
         oom::{OomClient, OomNotifier},
         sched,
         shrinker::{Shrink, Shrinker},
-        work::{Worker, Workqueue}, //
+        work::Worker, //
     },
     zcomp::Zcomp,
     zsmalloc::{ObjectId, Owner, Pool, PoolBox, PoolConfig, Relocated}, //
@@ -64,13 +66,15 @@ pub(crate) struct Live {
     oom_reported: AtomicBool,
 }
 
-/// A device's parts together with who drains them: workers, the shrinker, the OOM notifier.
+/// A device's parts together with who drains them: workers, the shrinker, the OOM notifier, and
+/// who tells of CPUs that go.
 ///
-/// Fields drop in this order: once reclaim cannot come any more, the last reference stops the
+/// Fields drop in this order: once reclaim and CPU hotplug cannot come any more, the last reference stops the
 /// workers, and only then anything of the parts goes.
 pub(crate) struct Running {
     _shrinker: Shrinker<Worker<Live>>,
     _oom: OomNotifier,
+    _hotplug: HotplugInstance,
     worker: Arc<Worker<Live>>,
 }
 
@@ -84,11 +88,13 @@ impl Running {
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn new(queue: Arc<Workqueue>, name: &CStr, live: Live) -> Result<KBox<Self>> {
+    fn new(shared: &Shared, name: &CStr, live: Live) -> Result<KBox<Self>> {
+        let queue = shared.workqueue.clone();
         let worker = Arc::pin_init(Worker::new(queue, drain::items(), live), GFP_KERNEL)?;
         let running = Self {
             _shrinker: Shrinker::register(name, worker.clone())?,
             _oom: OomNotifier::register(worker.clone())?,
+            _hotplug: HotplugInstance::register(&shared.hotplug, worker.clone())?,
             worker,
         };
         Ok(KBox::new(running, GFP_KERNEL)?)
@@ -138,7 +144,7 @@ impl Live {
             oom_reported: AtomicBool::new(false),
         };
         let name = CString::try_from_fmt(fmt!("rzram-pool:{}{}", device.prefix, device.number))?;
-        Running::new(device.shared.workqueue.clone(), &name, live)
+        Running::new(&device.shared, &name, live)
     }
 
     /// Returns the codec of a priority, if one is configured.
@@ -256,7 +262,7 @@ impl Owner for Live {
 
 impl Shrink for Worker<Live> {
     fn count(&self) -> usize {
-        let pending = self.stats.pending_slots();
+        let pending = self.pending_slots();
         u64_to_usize(self.pool.compactable_pages().saturating_add(pending))
     }
 

@@ -12,6 +12,9 @@
 //! | 1               | the same, but the pool gathers the object in a per-CPU batch               |
 //! | 2               | note the slot in this CPU's range: one exchange; a worker frees            |
 //!
+//! In mode 2 the usual call, of a slot that follows the last one, is two atomic operations: the
+//! slot's bit and the range. It is counted with its range, when that ends.
+//!
 //! Modes 0 and 1 take a class lock of the pool or a batch, by way of the one function of `slot.rs`.
 
 use super::{
@@ -43,23 +46,22 @@ pub(crate) enum Deferral {
 ///
 /// Atomic, interrupts possibly off.
 pub(super) fn slot_free(live: &Running, index: u32) {
-    live.stats.add(Counter::NotifyFree, 1);
     let Some(cell) = live.table.cell(index) else {
+        live.stats.add(Counter::NotifyFree, 1);
         return;
     };
-    let Marked::Free(word) = cell.mark_pending() else {
-        // Held: the holder frees. Already: the first notify has seen to it.
-        return;
-    };
-    if word.kind() == Ok(Kind::Empty) {
-        // Nothing to free; the bit goes with the next holder.
-        return;
-    }
-    live.stats.add(Counter::NotedSlots, 1);
-    if live.deferral == Deferral::Ranges {
-        note(live, index);
-    } else {
-        free_now(live, cell);
+    match cell.mark_pending() {
+        Marked::Free(word) if word.kind() != Ok(Kind::Empty) => {
+            if live.deferral == Deferral::Ranges {
+                note(live, index);
+            } else {
+                live.noted(1);
+                free_now(live, cell);
+            }
+        }
+        // Held: the holder frees. Already: the first notify has seen to it. Empty: nothing to free,
+        // and the bit goes with the next holder.
+        _ => live.stats.add(Counter::NotifyFree, 1),
     }
 }
 
@@ -73,14 +75,17 @@ fn note(live: &Running, index: u32) {
     let cpu = live.drains.this();
     match cpu.ranges.note(index, CHUNK_SLOTS) {
         Noted::Grown => {}
+        Noted::Known => live.noted(1),
         Noted::Opened => drain::flush_soon(live, cpu),
-        Noted::Closed => {
-            drain::start(live, Cause::RangeClosed);
+        Noted::Closed(slots) => {
+            live.noted(slots);
+            drain::start(live, cpu, Cause::RangeClosed);
             drain::flush_soon(live, cpu);
         }
         Noted::Overflow(range) => {
+            live.noted(range.slots);
             live.mark(range.first);
-            drain::start(live, Cause::RingFull);
+            drain::start(live, cpu, Cause::RingFull);
             drain::flush_soon(live, cpu);
         }
     }

@@ -16,10 +16,10 @@
 //!
 //! # Who may run with whom
 //!
-//! |             | `note` same CPU | `note` other CPU | `take` |
-//! |-------------|-----------------|------------------|--------|
-//! | `note`      | yes             | yes              | yes    |
-//! | `take`      | yes             | yes              | yes    |
+//! |             | `note` same CPU | `note` other CPU | `take_*` |
+//! |-------------|-----------------|------------------|----------|
+//! | `note`      | yes             | yes              | yes      |
+//! | `take_*`    | yes             | yes              | yes      |
 //!
 //! One [`RangeBuffer`] a CPU: `note` normally runs there, not preempted. It is right all the same
 //! if it is (PREEMPT_RT) or if its thread has moved, since every step is one exchange:
@@ -30,7 +30,7 @@
 //!   swaps out a range owns it;
 //! * with the ring full the range is handed back to the caller, who marks its chunk.
 
-use crate::kapi::atomic::AtomicU64;
+use crate::kapi::atomic::{smp_mb, AtomicBool, AtomicU64};
 
 /// Longest range, in slots: the worker starts while a long unmapping still goes on, and a drain's
 /// step stays short. A divisor or multiple of the chunk, whichever a build chooses.
@@ -112,24 +112,36 @@ impl Range {
 }
 
 /// What [`RangeBuffer::note`] did.
+///
+/// A range's length is the number of notes in it. So whoever ends an open range, here or by
+/// [`RangeBuffer::take_open`], counts them all at once, and notify need not count each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Noted {
-    /// The slot follows the open range or is in it.
+    /// The slot follows the open range, which grew.
     Grown,
+    /// The slot is in the open range already: it was written and died again. The length stays.
+    Known,
     /// The slot opened the first range since the last take: a flush must be due.
     Opened,
-    /// The slot opened a range and the one before went into the ring: there is work.
-    Closed,
+    /// The slot opened a range and the one before, of so many slots, went into the ring: there is
+    /// work.
+    Closed(u32),
     /// As `Closed`, but the ring was full: the caller marks this range's chunk.
     Overflow(Range),
 }
 
+/// The ring of closed ranges, which the drain reads, on cache lines of its own.
+#[repr(align(64))]
+struct Ring([AtomicU64; RING_RANGES]);
+
 /// One CPU's open range and its ring of closed ones.
+#[repr(C, align(64))]
 pub(crate) struct RangeBuffer {
+    /// Changed by each note, so that no drain but a flush comes near it.
     open: AtomicU64,
-    ring: [AtomicU64; RING_RANGES],
     /// Where the next closed range tries first; a hint.
     cursor: AtomicU64,
+    ring: Ring,
 }
 
 impl RangeBuffer {
@@ -138,8 +150,8 @@ impl RangeBuffer {
     pub(crate) const fn new() -> Self {
         Self {
             open: AtomicU64::new(0),
-            ring: [const { AtomicU64::new(0) }; RING_RANGES],
             cursor: AtomicU64::new(0),
+            ring: Ring([const { AtomicU64::new(0) }; RING_RANGES]),
         }
     }
 
@@ -148,8 +160,8 @@ impl RangeBuffer {
     pub(crate) fn new() -> Self {
         Self {
             open: AtomicU64::new(0),
-            ring: core::array::from_fn(|_| AtomicU64::new(0)),
             cursor: AtomicU64::new(0),
+            ring: Ring(core::array::from_fn(|_| AtomicU64::new(0))),
         }
     }
 
@@ -164,11 +176,12 @@ impl RangeBuffer {
             let open = Range::unpack(old);
             let grown = open.and_then(|range| range.grown(slot, chunk_slots));
             let new = grown.unwrap_or(Range::one(slot)).pack();
-            // ORDERING: full. Pairs with the swap of `take`: whoever takes the range also sees the
-            // pending bits that were set before it was noted.
+            // ORDERING: full. Pairs with the swap of `take_open`: whoever takes the range also sees
+            // the pending bits that were set before it was noted.
             match self.open.cmpxchg_full(old, new) {
                 Err(now) => old = now,
-                Ok(_) if grown.is_some() => return Noted::Grown,
+                Ok(_) if grown.is_some() && new != old => return Noted::Grown,
+                Ok(_) if grown.is_some() => return Noted::Known,
                 Ok(_) => {
                     return match open {
                         None => Noted::Opened,
@@ -184,37 +197,37 @@ impl RangeBuffer {
         for step in 0..RING_RANGES {
             // CAST: the masked cursor is a place in the ring.
             let at = (start as usize).wrapping_add(step) & RING_RANGES.wrapping_sub(1);
-            let Some(place) = self.ring.get(at) else {
+            let Some(place) = self.ring.0.get(at) else {
                 break;
             };
             // ORDERING: as in `note`.
             if place.load_relaxed() == 0 && place.cmpxchg_full(0, range.pack()).is_ok() {
-                return Noted::Closed;
+                return Noted::Closed(range.slots);
             }
         }
         Noted::Overflow(range)
     }
 
-    /// Takes every range out, the open one last, and gives each to `visit`.
+    /// Takes every closed range out and gives each to `visit`.
     ///
     /// # Context
     ///
     /// Any CPU; `visit` decides about the rest.
-    pub(crate) fn take(&self, visit: &mut dyn FnMut(Range)) {
-        for place in self.ring.iter().chain(core::iter::once(&self.open)) {
-            if place.load_relaxed() == 0 {
-                continue;
-            }
-            // ORDERING: full, pairs with the exchanges of `note` and `close`.
-            if let Some(range) = Range::unpack(place.swap_full(0)) {
+    pub(crate) fn take_closed(&self, visit: &mut dyn FnMut(Range)) {
+        for place in &self.ring.0 {
+            if let Some(range) = Self::take_from(place) {
                 visit(range);
             }
         }
     }
 
-    /// Returns whether the ring holds a range, the one closed last most likely.
-    pub(crate) fn has_closed(&self) -> bool {
-        self.ring.iter().any(|place| place.load_relaxed() != 0)
+    /// Takes the open range out.
+    ///
+    /// # Context
+    ///
+    /// Any CPU. Costs the next notify a flush to arm.
+    pub(crate) fn take_open(&self) -> Option<Range> {
+        Self::take_from(&self.open)
     }
 
     /// Takes one closed range out.
@@ -222,12 +235,26 @@ impl RangeBuffer {
     /// # Context
     ///
     /// Any.
-    pub(crate) fn take_closed(&self) -> Option<Range> {
-        self.ring
-            .iter()
-            .filter(|place| place.load_relaxed() != 0)
-            // ORDERING: as in `take`.
-            .find_map(|place| Range::unpack(place.swap_full(0)))
+    pub(crate) fn take_one(&self) -> Option<Range> {
+        self.ring.0.iter().find_map(Self::take_from)
+    }
+
+    fn take_from(place: &AtomicU64) -> Option<Range> {
+        if place.load_relaxed() == 0 {
+            return None;
+        }
+        // ORDERING: full, pairs with the exchanges of `note` and `close`.
+        Range::unpack(place.swap_full(0))
+    }
+
+    /// Returns whether the ring holds a range.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.ring.0.iter().any(|place| place.load_relaxed() != 0)
+    }
+
+    /// Returns how many slots the open range has just now.
+    pub(crate) fn open_slots(&self) -> u32 {
+        Range::unpack(self.open.load_relaxed()).map_or(0, |range| range.slots)
     }
 
     /// Puts a range into the ring; hands it back if that is full.
@@ -249,6 +276,54 @@ impl Default for RangeBuffer {
     }
 }
 
+/// Whether a worker is at work or about to be, so that a busy notify calls it once and not for each
+/// range.
+pub(crate) struct Called(AtomicBool);
+
+impl Called {
+    /// Returns the flag of a worker that rests.
+    pub(crate) fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// Returns whether the worker was called and has not ended since.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load_relaxed()
+    }
+
+    /// Calls the worker; returns whether the caller must queue it.
+    ///
+    /// # Context
+    ///
+    /// Any. What there is to do was published before, by an exchange or a store.
+    pub(crate) fn call(&self) -> bool {
+        // ORDERING: full, between publishing the work and the look at the flag; pairs with the
+        // barrier of `end`: either the worker's look finds the work, or the flag is seen clear here.
+        smp_mb();
+        !self.0.load_relaxed() && !self.0.swap_full(true)
+    }
+
+    /// Ends the worker's round; returns whether it may rest. `has_more` looks for work.
+    ///
+    /// If not, somebody may have queued the worker as well: then that run finds nothing.
+    pub(crate) fn end(&self, has_more: impl Fn() -> bool) -> bool {
+        self.0.swap_full(false);
+        // ORDERING: full, between clearing the flag and the look for work; pairs with `call`.
+        smp_mb();
+        if !has_more() {
+            return true;
+        }
+        self.0.swap_full(true);
+        false
+    }
+}
+
+impl Default for Called {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,7 +332,8 @@ mod tests {
 
     fn taken(b: &RangeBuffer) -> Vec<(u32, u32)> {
         let mut all = Vec::new();
-        b.take(&mut |r| all.push((r.first, r.slots)));
+        b.take_closed(&mut |r| all.push((r.first, r.slots)));
+        all.extend(b.take_open().map(|r| (r.first, r.slots)));
         all
     }
 
@@ -268,7 +344,8 @@ mod tests {
         for slot in 4..=100 {
             assert_eq!(b.note(slot, CHUNK), Noted::Grown);
         }
-        assert_eq!(b.note(50, CHUNK), Noted::Grown);
+        assert_eq!(b.note(50, CHUNK), Noted::Known);
+        assert_eq!(b.open_slots(), 98);
         assert_eq!(taken(&b), [(3, 98)]);
         assert!(taken(&b).is_empty());
     }
@@ -277,7 +354,7 @@ mod tests {
     fn a_range_ends_at_its_chunk() {
         let b = RangeBuffer::new();
         let _ = b.note(CHUNK - 1, CHUNK);
-        assert_eq!(b.note(CHUNK, CHUNK), Noted::Closed);
+        assert_eq!(b.note(CHUNK, CHUNK), Noted::Closed(1));
         assert_eq!(taken(&b), [(CHUNK - 1, 1), (CHUNK, 1)]);
     }
 
@@ -289,14 +366,14 @@ mod tests {
         for slot in 1..MAX_RANGE_SLOTS {
             assert_eq!(b.note(slot, chunk), Noted::Grown);
         }
-        assert_eq!(b.note(MAX_RANGE_SLOTS, chunk), Noted::Closed);
+        assert_eq!(b.note(MAX_RANGE_SLOTS, chunk), Noted::Closed(MAX_RANGE_SLOTS));
     }
 
     #[test]
     fn last_slot_of_all_does_not_wrap() {
         let b = RangeBuffer::new();
         let _ = b.note(u32::MAX, CHUNK);
-        assert_eq!(b.note(0, CHUNK), Noted::Closed);
+        assert_eq!(b.note(0, CHUNK), Noted::Closed(1));
         assert_eq!(taken(&b), [(u32::MAX, 1), (0, 1)]);
     }
 

@@ -147,11 +147,13 @@ impl DeviceStats {
 
     /// Returns how many slots wait to be freed, as near as sums that move can say.
     ///
+    /// `open` is how many were noted in ranges that did not end, and so are not counted yet.
+    ///
     /// # Context
     ///
     /// Any.
-    pub(crate) fn pending_slots(&self) -> u64 {
-        let noted = self.sum(Counter::NotedSlots);
+    pub(crate) fn pending_slots(&self, open: u64) -> u64 {
+        let noted = self.sum(Counter::NotedSlots).saturating_add(open);
         noted.saturating_sub(self.sum(Counter::NotifiedPages))
     }
 

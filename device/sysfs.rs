@@ -114,7 +114,10 @@ fn store_mem_used_max(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
 }
 
 fn show_io_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
-    let _config = disk.config.read();
+    let config = disk.config.read();
+    if let Some(live) = disk.live.get(&config) {
+        live.drain_all();
+    }
     let stats = &disk.stats;
     emitted(writeln!(
         out,

@@ -17,8 +17,9 @@
 //!    came from. With all batches of a CPU under way an object is freed at once.
 //!
 //! Nothing is lost on the way: an object is in an open batch, on a list, or in the hands of a
-//! drain, and the flush finds the first two. No CPU needs to be told when another goes offline:
-//! timers and unbound work move by themselves, and every drain may take any CPU's batches.
+//! drain, and the flush finds the first two. Timers and unbound work move by themselves when a CPU
+//! goes offline, and every drain may take any CPU's batches; the flush is only brought forward then,
+//! since nobody will fill that CPU's open batch.
 //!
 //! # Who may run with whom
 //!
@@ -57,6 +58,7 @@ use super::{
     pool::Pool, //
 };
 use crate::kapi::{
+    atomic::AtomicBool,
     clock::Instant,
     llist,
     percpu::{
@@ -192,6 +194,8 @@ struct CpuBatches {
     #[pin]
     open: SpinLock<Open>,
     full: llist::List<Node>,
+    /// The flush was brought forward since the CPU went offline.
+    is_gone: AtomicBool,
 }
 
 /// What became of an object that is to be freed later.
@@ -226,6 +230,7 @@ impl CpuBatches {
         try_pin_init!(Self {
             open <- new_spinlock!(Open::new(cpu)?, "rzram_batch"),
             full: llist::List::new(),
+            is_gone: AtomicBool::new(false),
         }? Error)
     }
 
@@ -317,12 +322,24 @@ impl Job for Pool {
         };
         match pair % 2 {
             0 => this.drain_cpu(cpu, DrainCause::Full),
-            _ => this.drain_cpu(cpu, DrainCause::Timer),
+            _ => this.drain_cpu(cpu, this.flush_cause(cpu)),
         };
     }
 }
 
 impl Worker<Pool> {
+    /// Has what is pending on a CPU that is gone freed now.
+    ///
+    /// # Context
+    ///
+    /// As [`Pool::free`]; also under the CPU-hotplug lock.
+    pub(crate) fn cpu_dead(&self, cpu: Cpu) {
+        if let Some(deferred) = self.deferred() {
+            deferred.cpus.of(cpu).is_gone.store_release(true);
+            self.requeue_after(item(cpu, true), 0);
+        }
+    }
+
     /// Frees an object that no slot holds any more, now or within [`FLUSH_MS`] milliseconds.
     ///
     /// At once, as [`Pool::free`], if the pool has no batches or all of this CPU's are under way.
@@ -401,6 +418,15 @@ impl Worker<Pool> {
 }
 
 impl Pool {
+    /// Returns why a CPU's flush runs.
+    fn flush_cause(&self, cpu: Cpu) -> DrainCause {
+        let gone = |deferred: &Deferred| deferred.cpus.of(cpu).is_gone.swap_full(false);
+        match self.deferred().is_some_and(gone) {
+            true => DrainCause::Offline,
+            false => DrainCause::Timer,
+        }
+    }
+
     /// Frees the objects of a batch, and returns how many pages that gave back. The batch is empty
     /// then.
     ///

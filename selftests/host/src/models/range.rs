@@ -48,7 +48,10 @@ impl World {
     }
 
     fn take(&self) {
-        self.buffer.take(&mut |range| self.visit(range));
+        self.buffer.take_closed(&mut |range| self.visit(range));
+        if let Some(range) = self.buffer.take_open() {
+            self.visit(range);
+        }
     }
 
     fn finish(&self, noted: &[usize]) {
@@ -106,5 +109,63 @@ fn two_takers_share_without_doubling() {
         one.join().unwrap();
         two.join().unwrap();
         world.finish(&[1, 3]);
+    });
+}
+
+/// What the noter and the worker share: a ring, the flag, and how often the worker is queued.
+struct Shop {
+    world: Arc<World>,
+    called: Called,
+    queued: AtomicUsize,
+}
+
+impl Shop {
+    fn note(&self, slot: u32) {
+        self.world.pending[usize::try_from(slot).unwrap()].store(1, Ordering::Relaxed);
+        match self.world.buffer.note(slot, CHUNK) {
+            Noted::Overflow(range) => self.world.visit(range),
+            Noted::Closed(_) if self.called.call() => {
+                self.queued.fetch_add(1, Ordering::SeqCst);
+            }
+            _ => {}
+        }
+    }
+
+    /// Runs the worker as often as it is queued by now.
+    fn run(&self) {
+        while self.queued.swap(0, Ordering::SeqCst) != 0 {
+            loop {
+                self.world.buffer.take_closed(&mut |range| self.world.visit(range));
+                if self.called.end(|| self.world.buffer.has_closed()) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Whatever the timing, a closed range is either met by the worker that runs or has it queued. The
+/// worker was called for something else and looks for more when the ranges come.
+#[test]
+fn a_closed_range_finds_its_worker() {
+    explore(3, || {
+        let shop = Arc::new(Shop {
+            world: World::new(),
+            called: Called::new(),
+            queued: AtomicUsize::new(1),
+        });
+        assert!(shop.called.call());
+        let worker = {
+            let shop = Arc::clone(&shop);
+            thread::spawn(move || shop.run())
+        };
+        shop.note(0);
+        shop.note(2);
+        shop.note(4);
+        worker.join().unwrap();
+        // Nobody notes any more: the queue is worked off, and then nothing closed is left behind.
+        shop.run();
+        assert!(!shop.world.buffer.has_closed(), "a range without a worker");
+        shop.world.finish(&[0, 2, 4]);
     });
 }
