@@ -93,6 +93,24 @@ unpack_source() {
 	stamp "$RZ_LINUX-src"
 }
 
+# prepare_modules: the stock image and its modules where guests find them.
+prepare_modules() {
+	stamped "$RZ_LINUX-modules" && return
+	run_step "indexing the stock kernel's modules" kernel-modules \
+		in_root bash -c '
+			set -e
+			cd "$1/deb"
+			[ -e lib ] || ln -s usr/lib lib
+			ln -sfn "$1/stock" "lib/modules/$2/build"
+			depmod -b "$PWD" "$2"
+			for image in "boot/vmlinuz-$2" "lib/modules/$2/vmlinuz"; do
+				[ ! -e "$image" ] || ln -sfn "deb/$image" ../stock.vmlinuz
+			done
+			test -e ../stock.vmlinuz' sh "$RZ_IN_CACHE/$RZ_LINUX" "$RZ_RELEASE" ||
+		die "the stock kernel's modules could not be indexed; see the log above"
+	stamp "$RZ_LINUX-modules"
+}
+
 # prepare_stock: configuration and Rust metadata of the stock kernel, from its headers package.
 prepare_stock() {
 	stamped "$RZ_LINUX-stock" && return
@@ -119,37 +137,19 @@ prepare_stock() {
 	stamp "$RZ_LINUX-stock"
 }
 
-# prepare_modules: the stock image and its modules where guests find them.
-prepare_modules() {
-	stamped "$RZ_LINUX-modules" && return
-	run_step "indexing the stock kernel's modules" kernel-modules \
-		in_root bash -c '
-			set -e
-			cd "$1/deb"
-			[ -e lib ] || ln -s usr/lib lib
-			ln -sfn "$1/stock" "lib/modules/$2/build"
-			depmod -b "$PWD" "$2"
-			for image in "boot/vmlinuz-$2" "lib/modules/$2/vmlinuz"; do
-				[ ! -e "$image" ] || ln -sfn "deb/$image" ../stock.vmlinuz
-			done
-			test -e ../stock.vmlinuz' sh "$RZ_IN_CACHE/$RZ_LINUX" "$RZ_RELEASE" ||
-		die "the stock kernel's modules could not be indexed; see the log above"
-	stamp "$RZ_LINUX-modules"
-}
-
 # setup_source: choose a kernel and have its packages here, resumable.
 setup_source() {
 	select_kernel
 	load_kernel
 	fetch_kernel
 	unpack_source
+	prepare_modules
 }
 
 # setup_kobj: what modules are built against and guests load, resumable.
 setup_kobj() {
 	load_kernel
 	prepare_stock
-	prepare_modules
 }
 
 # kernel_info: where things are, for people.
