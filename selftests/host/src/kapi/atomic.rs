@@ -112,6 +112,32 @@ macro_rules! facade {
     };
 }
 
+/// A pointer with the operations of the driver's facade.
+#[derive(Debug)]
+pub(crate) struct AtomicPtr<T>(atomic::AtomicPtr<T>);
+
+impl<T> AtomicPtr<T> {
+    pub(crate) fn new(value: *mut T) -> Self {
+        Self(atomic::AtomicPtr::new(value))
+    }
+
+    pub(crate) fn load_relaxed(&self) -> *mut T {
+        self.0.load(Relaxed)
+    }
+
+    pub(crate) fn store_relaxed(&self, value: *mut T) {
+        self.0.store(value, Relaxed);
+    }
+
+    pub(crate) fn swap_full(&self, value: *mut T) -> *mut T {
+        self.0.swap(value, SeqCst)
+    }
+
+    pub(crate) fn cmpxchg_full(&self, old: *mut T, new: *mut T) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(old, new, SeqCst, Relaxed)
+    }
+}
+
 macro_rules! arithmetic {
     ($name:ident, $value:ty) => {
         impl $name {
