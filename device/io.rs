@@ -17,6 +17,7 @@ use super::{
     live::Live,
     read::{self, ReadError},
     stats::Counter,
+    threshold::Threshold,
     write::{self, WriteError},
     Device, //
 };
@@ -87,6 +88,7 @@ pub(super) fn submit(device: &Device, mut bio: Bio) {
         Some(live) => serve(device, live, &bio),
         None => Status::IoError,
     };
+    Threshold::look(&device.threshold);
     bio.end(status);
 }
 

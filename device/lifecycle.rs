@@ -140,6 +140,7 @@ fn reset_new(disk: &LiveDisk<Device>) -> bool {
 fn forget(device: &Device, config: &mut Config) {
     *config = Config::new();
     device.limit_pages.store_relaxed(0);
+    device.threshold.forget();
     device.stats.reset();
 }
 

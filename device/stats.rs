@@ -91,7 +91,7 @@ impl DrainStats {
     }
 
     /// Prints all figures as `key value` lines.
-    pub(crate) fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn show(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         for ((_, name), runs) in Cause::ALL.iter().zip(&self.runs) {
             writeln!(out, "drains_{name} {}", runs.load_relaxed())?;
         }

@@ -19,6 +19,15 @@ pub(crate) fn cond_resched() {
     };
 }
 
+/// Returns a number that tells the current task from all others that exist now.
+///
+/// # Context
+///
+/// Task context.
+pub(crate) fn task_id() -> i32 {
+    kernel::current!().pid()
+}
+
 /// Returns the current task's effective priority: lower is better, real-time is below 100, nice 0 is
 /// 120.
 ///
