@@ -60,6 +60,10 @@ module_parameters! {
     static ZRAM_COMPAT: BoolParam = BoolParam::new(false);
     as zram_compat, READ_ONLY, "Take zram's names, for tools that look for them";
 
+    /// For tests: what a reader of a damaged object sees.
+    static SPOIL_SLOT: UintParam = UintParam::new(0, 0, u32::MAX);
+    as spoil_slot, WRITABLE, "Test: number plus one of the slot to store damaged, 0 for none";
+
     /// For tests: the way of a reader that finds no memory for a bounce buffer.
     static REFUSE_BOUNCE: BoolParam = BoolParam::new(false);
     as refuse_bounce, WRITABLE, "Test: refuse bounce buffers, so that readers take the fallback";
@@ -151,6 +155,7 @@ impl kernel::Module for Rzram {
             hold: hold(),
             linear: LINEAR.get(),
             is_compat: ZRAM_COMPAT.get(),
+            spoil_slot: &SPOIL_SLOT,
             refuse_bounce: &REFUSE_BOUNCE,
         };
         let shared = Arc::new(shared, GFP_KERNEL)?;

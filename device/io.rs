@@ -16,6 +16,7 @@ use super::{
     discard,
     live::Live,
     read::{self, ReadError},
+    slot_word::{SlotCell, SlotWord},
     stats::Counter,
     threshold::Threshold,
     write::{self, WriteError},
@@ -39,18 +40,13 @@ const _: () = assert!(PAGE_SIZE == 4096);
 
 /// Why a bio failed.
 enum IoError {
-    Read(ReadError),
+    /// A slot could not be read: which one.
+    Read(u32, ReadError),
     Write(WriteError),
     /// No page to put a slot together in.
     NoAssembly,
     /// The bio does not cover its last slot, or lies beyond the device.
     Misshapen,
-}
-
-impl From<ReadError> for IoError {
-    fn from(e: ReadError) -> Self {
-        Self::Read(e)
-    }
 }
 
 impl From<WriteError> for IoError {
@@ -96,9 +92,14 @@ fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
     match bio.op() {
         Op::Read => {
             let bounce = device.bounce();
-            finish(device, read_bio(live, bio, bounce), Counter::FailedReads)
+            finish(
+                device,
+                live,
+                read_bio(live, bio, bounce),
+                Counter::FailedReads,
+            )
         }
-        Op::Write => finish(device, write_bio(live, bio), Counter::FailedWrites),
+        Op::Write => finish(device, live, write_bio(live, bio), Counter::FailedWrites),
         Op::Discard | Op::WriteZeroes => {
             discard::discard(live, bio.sector(), bio.size_bytes());
             Status::Ok
@@ -109,22 +110,29 @@ fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
 
 /// Logs and counts a failure; the status is an I/O error whatever the cause, as zram's.
 #[cold]
-fn fail(device: &Device, error: &IoError, counter: Counter) -> Status {
-    let what = match error {
-        IoError::Read(e) => e.describe(),
-        IoError::Write(e) => e.describe(),
-        IoError::NoAssembly => "no page to assemble a split request",
-        IoError::Misshapen => "a request does not cover its slot",
-    };
-    device.log_io_error(what);
+fn fail(device: &Device, live: &Live, error: &IoError, counter: Counter) -> Status {
+    match error {
+        IoError::Read(index, e) => {
+            // As it is now; the reader has let go of the slot.
+            let word = live.table.cell(*index).map(SlotCell::peek);
+            let codec = word.and_then(|word| live.codec(word.priority()));
+            let name = codec.map_or("none", |codec| codec.name());
+            let bytes = word.map_or(0, SlotWord::size_bytes);
+            let what = e.describe();
+            device.log_io_error(fmt!("{what}: slot {index}, codec {name}, {bytes} bytes"));
+        }
+        IoError::Write(e) => device.log_io_error(e.describe()),
+        IoError::NoAssembly => device.log_io_error("no page to assemble a split request"),
+        IoError::Misshapen => device.log_io_error("a request does not cover its slot"),
+    }
     device.stats.add(counter, 1);
     Status::IoError
 }
 
-fn finish(device: &Device, result: Result<(), IoError>, counter: Counter) -> Status {
+fn finish(device: &Device, live: &Live, result: Result<(), IoError>, counter: Counter) -> Status {
     match result {
         Ok(()) => Status::Ok,
-        Err(e) => fail(device, &e, counter),
+        Err(e) => fail(device, live, &e, counter),
     }
 }
 
@@ -134,11 +142,13 @@ fn read_bio(live: &Live, bio: &Bio, mut bounce: Bounce) -> Result<(), IoError> {
     while let Some(mut segment) = segments.next() {
         let index = slot_of(segment.sector())?;
         if segment.len() == PAGE_SIZE {
-            read::read_page(live, index, segment.dst(), &mut bounce)?;
+            let done = read::read_page(live, index, segment.dst(), &mut bounce);
+            done.map_err(|e| IoError::Read(index, e))?;
             continue;
         }
         let page = assembly.page()?;
-        read::read_page(live, index, Dst::from_slice(page), &mut bounce)?;
+        let done = read::read_page(live, index, Dst::from_slice(page), &mut bounce);
+        done.map_err(|e| IoError::Read(index, e))?;
         each_piece(segment, &mut segments, |piece, at| {
             let from = page.get(at..at.saturating_add(piece.len()));
             piece.dst().copy_from(from.ok_or(IoError::Misshapen)?);

@@ -20,6 +20,7 @@ use crate::{
         bitlock,
         num::u64_to_usize,
         oom::{OomClient, OomNotifier},
+        params::UintParam,
         sched,
         shrinker::{Shrink, Shrinker},
         work::{Worker, Workqueue}, //
@@ -60,6 +61,8 @@ pub(crate) struct Live {
     pub(crate) deferral: Deferral,
     /// What is pending, and where.
     pub(super) drains: Drains,
+    /// For tests: the slot, plus one, to store damaged.
+    pub(super) spoil_slot: &'static UintParam,
     /// The OOM notifier's last call gave pages back.
     oom_reported: AtomicBool,
 }
@@ -135,6 +138,7 @@ impl Live {
             limit_pages: device.limit_pages.clone(),
             deferral: device.shared.deferral,
             drains: Drains::new(device.stats.drains.clone())?,
+            spoil_slot: device.shared.spoil_slot,
             oom_reported: AtomicBool::new(false),
         };
         let name = CString::try_from_fmt(fmt!("rzram-pool:{}{}", device.prefix, device.number))?;

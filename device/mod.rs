@@ -90,7 +90,7 @@ use crate::{
         cpuhp::HotplugState,
         disk::{DeletedDisk, Disk, DiskOps, Major, NotifyCall},
         once::Published,
-        params::BoolParam,
+        params::{BoolParam, UintParam},
         rwsem::RwSem,
         work::{Worker, Workqueue}, //
     },
@@ -117,6 +117,8 @@ pub(crate) struct Shared {
     pub(crate) linear: bool,
     /// Whether disks carry what tools look for that know zram only.
     pub(crate) is_compat: bool,
+    /// For tests: the slot, plus one, whose compressed bytes are spoilt when they are stored.
+    pub(crate) spoil_slot: &'static UintParam,
     /// For tests: readers find no memory for a bounce buffer while this is set.
     pub(crate) refuse_bounce: &'static BoolParam,
 }
@@ -252,7 +254,7 @@ impl Device {
     }
 
     /// Logs why a request failed; not every one of a burst.
-    fn log_io_error(&self, what: &str) {
+    fn log_io_error(&self, what: impl kernel::fmt::Display) {
         if self.io_errors.allows() {
             pr_err!("{}{}: {}\n", self.prefix, self.number, what);
         }
