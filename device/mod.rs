@@ -11,7 +11,7 @@
 //!        \        |        |        /          |          |
 //!         +-------+--- live.rs: table.rs, pool, codecs ---+   stats.rs
 //!                          |
-//!                 slot.rs (guard) over slot_word.rs (protocol)
+//!                 slot.rs (guard) over slot_word.rs (protocol), word.rs (bits)
 //! ```
 //!
 //! # Life
@@ -62,6 +62,7 @@ mod slot_word;
 mod stats;
 mod sysfs;
 mod table;
+mod word;
 mod write;
 
 pub(crate) use self::debug::DebugFiles;

@@ -10,3 +10,5 @@ pub(crate) mod parse;
 pub(crate) mod range;
 #[path = "../../../../device/slot_word.rs"]
 pub(crate) mod slot_word;
+#[path = "../../../../device/word.rs"]
+pub(crate) mod word;
