@@ -365,6 +365,7 @@ impl Live {
                 self.pool.free(id);
             }
         }
+        self.release_block(&dead);
         self.stats.freed(&dead);
     }
 }

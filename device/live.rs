@@ -6,12 +6,14 @@
 //! reset first claims the disk, which excludes both. Control files reach it under the device lock.
 
 use super::{
+    backing::Backing,
     drain::{self, Cause, Drains},
     notify::Deferral,
     slot::{SlotContent, SlotGuard},
-    slot_word::{SlotCell, SlotWord, Stored, LOCK_BIT},
+    slot_word::{Kind, SlotCell, SlotWord, Stored},
     stats::{Counter, DeviceStats},
     table::{Table, CHUNK_SLOTS},
+    word::LOCK_BIT,
     Device, //
 };
 use crate::{
@@ -47,11 +49,13 @@ pub(crate) type Codecs = [Option<Zcomp>; PRIORITIES];
 ///
 /// Dropping it empties the table into the pool first, see below; then the fields go in this order.
 pub(crate) struct Live {
-    codecs: Codecs,
+    codecs: Arc<Codecs>,
     /// All slots.
     pub(crate) table: Table,
     /// Where the objects are.
     pub(crate) pool: PoolBox,
+    /// Where slots can be written back to.
+    pub(super) backing: Option<Backing>,
     /// The device's counters.
     pub(crate) stats: Arc<DeviceStats>,
     /// Most pool pages the user allows; 0 means no limit. Shared with the device.
@@ -120,7 +124,12 @@ impl Live {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn start(device: &Device, table: Table, codecs: Codecs) -> Result<KBox<Running>> {
+    pub(super) fn start(
+        device: &Device,
+        table: Table,
+        codecs: Arc<Codecs>,
+        backing: Option<Backing>,
+    ) -> Result<KBox<Running>> {
         let config = PoolConfig {
             linear: device.shared.linear,
             batches: device.shared.deferral == Deferral::Batches,
@@ -131,6 +140,7 @@ impl Live {
             codecs,
             table,
             pool,
+            backing,
             stats: device.stats.clone(),
             limit_pages: device.limit_pages.clone(),
             deferral: device.shared.deferral,
@@ -148,7 +158,9 @@ impl Live {
 
     /// Returns the highest priority that has a codec.
     pub(crate) fn highest_priority(&self) -> u8 {
-        let used = (0..).zip(&self.codecs).filter(|(_, codec)| codec.is_some());
+        let used = (0..)
+            .zip(self.codecs.iter())
+            .filter(|(_, codec)| codec.is_some());
         used.map(|(priority, _)| priority).last().unwrap_or(PRIMARY)
     }
 
@@ -195,7 +207,21 @@ impl Live {
         if dead.word.has_object() {
             self.pool.free(ObjectId::from_bits(dead.value));
         }
+        self.release_block(dead);
         self.stats.freed(dead);
+    }
+
+    /// Gives the block of content that was written back to the next who wants one; no I/O.
+    ///
+    /// # Context
+    ///
+    /// Any, interrupts off included; takes no lock.
+    pub(super) fn release_block(&self, dead: &Stored) {
+        if dead.word.kind() == Ok(Kind::Block) {
+            if let Some(backing) = &self.backing {
+                backing.common.release(dead.value);
+            }
+        }
     }
 
     /// As [`Live::free`], for content that notify marked.

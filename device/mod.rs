@@ -11,6 +11,8 @@
 //!        \        |        |        /          |          |
 //!         +-------+--- live.rs: table.rs, pool, codecs ---+   stats.rs
 //!                          |
+//!    fetch.rs -> backing.rs: blocks.rs, the block device <- writeback.rs
+//!                          |
 //!                 slot.rs (guard) over slot_word.rs (protocol), word.rs (bits)
 //! ```
 //!
@@ -41,12 +43,17 @@
 
 #![deny(unsafe_code)]
 
+mod backing;
 mod block_state;
+mod blocks;
+mod budget;
 mod candidates;
 mod choice;
+mod chosen;
 mod debug;
 mod discard;
 mod drain;
+mod fetch;
 mod idle;
 mod io;
 mod lifecycle;
@@ -57,19 +64,23 @@ mod post;
 mod range;
 mod read;
 mod recompress;
+mod seal;
 mod slot;
 mod slot_word;
 mod stats;
 mod sysfs;
 mod table;
+mod targets;
 mod word;
 mod write;
+mod writeback;
 
 pub(crate) use self::debug::DebugFiles;
 pub(crate) use self::notify::Deferral;
 pub(crate) use self::sysfs::errno;
 
 use self::{
+    budget::Settings,
     choice::Choice,
     lifecycle::Config,
     live::Running,
@@ -130,6 +141,7 @@ pub(crate) struct Device {
     live: Published<Running>,
     #[pin]
     post: PostProcessing,
+    settings: Settings,
     /// The device lock.
     #[pin]
     config: RwSem<Config>,
@@ -164,6 +176,7 @@ impl Device {
                 limit_pages,
                 live: Published::new(),
                 post <- PostProcessing::new(),
+                settings: Settings::new(),
                 config <- RwSem::new(Config::new(), c"rzram device", static_lock_class!()),
                 io_errors: RateLimit::new(),
             }),

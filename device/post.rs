@@ -39,6 +39,22 @@ pub(super) struct PostProcessing {
     stop: AtomicBool,
 }
 
+/// How a pass ended.
+#[must_use = "the user wants to know"]
+pub(super) struct Ended {
+    /// Why it did not get to its end, if it did not.
+    pub(super) pass: Result,
+    /// The last error of a slot, after which it went on.
+    pub(super) slots: Result,
+}
+
+impl Ended {
+    /// Returns what the user sees.
+    pub(super) fn result(self) -> Result {
+        self.pass.and(self.slots)
+    }
+}
+
 impl PostProcessing {
     /// Returns an initializer for a free turn.
     pub(super) fn new() -> impl PinInit<Self> {

@@ -37,9 +37,7 @@ pub(crate) use super::word::{
     Kind,
     Mark,
     SlotWord,
-    Stored,
-    Undecodable,
-    LOCK_BIT, //
+    Stored, //
 };
 
 /// Proof that a cell's lock bit is held, with the word as its holder last saw it.

@@ -175,6 +175,22 @@ impl SlotWord {
         Self(self.0 & !(mark as u64))
     }
 
+    /// Returns the word for the same data in a block of the backing device.
+    ///
+    /// What is known of the data stays: length, codec, time, verdicts, and whether it was raw. It is
+    /// not idle any more, and its turn in a pass is over.
+    pub(crate) const fn written_back(self) -> Self {
+        // CAST: an enum discriminant of three bits.
+        let kind = (Kind::Block as u64) << KIND_SHIFT;
+        let word = Self(self.0 & !(KIND_MASK << KIND_SHIFT) | kind)
+            .without(Mark::Idle)
+            .without(Mark::Selected);
+        match self.kind() {
+            Ok(Kind::Raw) => word.with(Mark::WasRaw),
+            _ => word,
+        }
+    }
+
     const fn tried_bit(priority: u8) -> u64 {
         match priority {
             // CAST: widening.
@@ -238,6 +254,28 @@ mod tests {
                     assert!(!w.is_locked() && !w.is_pending());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn writing_back_keeps_what_is_known_of_the_data() {
+        let raw = SlotWord::new(Kind::Raw, 4096, 0, 77);
+        let object = SlotWord::new(Kind::Object, 3000, 2, 78);
+        for word in [raw, object] {
+            let marked = word
+                .with(Mark::Idle)
+                .with(Mark::Selected)
+                .with(Mark::Incompressible)
+                .with_tried(3);
+            let block = marked.written_back();
+            assert_eq!(block.kind(), Ok(Kind::Block));
+            assert_eq!(block.size_bytes(), word.size_bytes());
+            assert_eq!(block.priority(), word.priority());
+            assert_eq!(block.accessed_seconds(), word.accessed_seconds());
+            assert_eq!(block.has(Mark::WasRaw), word == raw);
+            assert!(block.has(Mark::Incompressible) && block.is_tried(3));
+            assert!(!block.has(Mark::Idle) && !block.has(Mark::Selected));
+            assert!(!block.has_object());
         }
     }
 

@@ -223,6 +223,38 @@ unsafe impl IoMemory for OwnedSegment {
     }
 }
 
+/// Memory of either kind, for a pool of requests that serves both.
+pub(crate) enum IoPage {
+    /// A page of our own.
+    Own(PageBuf),
+    /// A part of a request of this disk.
+    Request(OwnedSegment),
+}
+
+// SAFETY: both kinds keep the promise, and the address depends on neither's place.
+unsafe impl IoMemory for IoPage {
+    fn address(&mut self) -> *mut u8 {
+        match self {
+            Self::Own(page) => IoMemory::address(page),
+            Self::Request(segment) => IoMemory::address(segment),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Own(page) => IoMemory::len(page),
+            Self::Request(segment) => IoMemory::len(segment),
+        }
+    }
+
+    fn hints(&self) -> bindings::blk_opf_t {
+        match self {
+            Self::Own(page) => IoMemory::hints(page),
+            Self::Request(segment) => IoMemory::hints(segment),
+        }
+    }
+}
+
 /// What happens when a page was moved.
 pub(crate) trait Done: Send + 'static {
     /// The memory that is moved.
