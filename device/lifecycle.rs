@@ -154,6 +154,7 @@ fn reset_new(disk: &LiveDisk<Device>) -> bool {
 #[must_use]
 fn forget(device: &Device, config: &mut Config) -> Config {
     device.limit_pages.store_relaxed(0);
+    device.policy.reset();
     device.stats.reset();
     core::mem::replace(config, Config::new())
 }

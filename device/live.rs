@@ -6,9 +6,12 @@
 //! reset first claims the disk, which excludes both. Control files reach it under the device lock.
 
 use super::{
+    auto::{self, Policy},
     backing::Backing,
+    budget::Settings,
     drain::{self, Cause, Drains},
     notify::Deferral,
+    post::PostProcessing,
     slot::{SlotContent, SlotGuard},
     slot_word::{Kind, SlotCell, SlotWord, Stored},
     stats::{Counter, DeviceStats},
@@ -64,6 +67,14 @@ pub(crate) struct Live {
     pub(crate) deferral: Deferral,
     /// What is pending, and where.
     pub(super) drains: Drains,
+    /// Whose turn it is to post-process. Shared with the device, as are the next two.
+    pub(super) post: Arc<PostProcessing>,
+    /// The budget of writing back.
+    pub(super) settings: Arc<Settings>,
+    /// What happens by itself.
+    pub(super) policy: Arc<Policy>,
+    /// The work item for that: the one after the drains'.
+    pub(super) auto_item: usize,
     /// The OOM notifier's last call gave pages back.
     oom_reported: AtomicBool,
 }
@@ -89,7 +100,10 @@ impl Running {
     ///
     /// `ENOMEM`.
     fn new(queue: Arc<Workqueue>, name: &CStr, live: Live) -> Result<KBox<Self>> {
-        let worker = Arc::pin_init(Worker::new(queue, drain::items(), live), GFP_KERNEL)?;
+        let worker = Arc::pin_init(
+            Worker::new(queue, live.auto_item.saturating_add(1), live),
+            GFP_KERNEL,
+        )?;
         let running = Self {
             _shrinker: Shrinker::register(name, worker.clone())?,
             _oom: OomNotifier::register(worker.clone())?,
@@ -145,10 +159,16 @@ impl Live {
             limit_pages: device.limit_pages.clone(),
             deferral: device.shared.deferral,
             drains: Drains::new(device.stats.drains.clone())?,
+            post: device.post.clone(),
+            settings: device.settings.clone(),
+            policy: device.policy.clone(),
+            auto_item: drain::items(),
             oom_reported: AtomicBool::new(false),
         };
         let name = CString::try_from_fmt(fmt!("rzram-pool:{}{}", device.prefix, device.number))?;
-        Running::new(device.shared.workqueue.clone(), &name, live)
+        let running = Running::new(device.shared.workqueue.clone(), &name, live)?;
+        auto::schedule(&running);
+        Ok(running)
     }
 
     /// Returns the codec of a priority, if one is configured.
@@ -162,6 +182,13 @@ impl Live {
             .zip(self.codecs.iter())
             .filter(|(_, codec)| codec.is_some());
         used.map(|(priority, _)| priority).last().unwrap_or(PRIMARY)
+    }
+
+    /// Returns the lowest priority above the primary's that has a codec.
+    pub(super) fn lowest_secondary(&self) -> Option<u8> {
+        let used = (0..).zip(self.codecs.iter()).skip(1);
+        let mut used = used.filter(|(_, codec)| codec.is_some());
+        used.next().map(|(priority, _)| priority)
     }
 
     /// Moves objects together, and frees what moving found to be dead.

@@ -43,6 +43,7 @@
 
 #![deny(unsafe_code)]
 
+mod auto;
 mod backing;
 mod block_state;
 mod blocks;
@@ -139,9 +140,9 @@ pub(crate) struct Device {
     stats: Arc<DeviceStats>,
     limit_pages: Arc<AtomicU64>,
     live: Published<Running>,
-    #[pin]
-    post: PostProcessing,
-    settings: Settings,
+    post: Arc<PostProcessing>,
+    settings: Arc<Settings>,
+    policy: Arc<auto::Policy>,
     /// The device lock.
     #[pin]
     config: RwSem<Config>,
@@ -167,6 +168,9 @@ impl Device {
         let name = CString::try_from_fmt(fmt!("{}{}", prefix, number))?;
         let stats = Arc::new(DeviceStats::new()?, GFP_KERNEL)?;
         let limit_pages = Arc::new(AtomicU64::new(0), GFP_KERNEL)?;
+        let post = Arc::pin_init(PostProcessing::new(), GFP_KERNEL)?;
+        let settings = Arc::new(Settings::new(), GFP_KERNEL)?;
+        let policy = Arc::new(auto::Policy::new(), GFP_KERNEL)?;
         let device = Arc::pin_init(
             pin_init!(Self {
                 prefix,
@@ -175,8 +179,9 @@ impl Device {
                 stats,
                 limit_pages,
                 live: Published::new(),
-                post <- PostProcessing::new(),
-                settings: Settings::new(),
+                post,
+                settings,
+                policy,
                 config <- RwSem::new(Config::new(), c"rzram device", static_lock_class!()),
                 io_errors: RateLimit::new(),
             }),

@@ -20,7 +20,7 @@ use super::{
     candidates::Request,
     chosen::{self, Chosen, Turn},
     live::{Live, PRIMARY, PRIORITIES},
-    post::Pass,
+    post::{Ended, Pass},
     slot::SlotContent,
     slot_word::{Mark, SlotCell, SlotWord},
     sysfs,
@@ -66,29 +66,52 @@ pub(super) fn store(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
         return Err(refuse(EINVAL));
     }
     let priority = target(live, &request).map_err(refuse)?;
-    let mut run = Run {
-        live,
-        request: &request,
-        priority,
-        stream: live.codec(priority).ok_or(EINVAL)?.solo()?,
-        page: PageBuf::alloc(Policy::Sleep)?,
-        bounce: Bounce::new(),
-        left: request.max_slots,
-        trouble: Ok(()),
-    };
-    let mut chosen = Chosen::new(&pass)?;
-    let ended = match chosen.choose(0, u32::MAX, |word| request.wants(word, priority)) {
-        Ok(()) => chosen.each(&mut |index, cell| Ok(run.attempt(index, cell))),
-        Err(e) => Err(e),
-    };
+    let ended = run(&pass, &request, priority, &|_| true)?;
+    if ended.slots.is_err() {
+        disk.log_io_error("recompress: a page could not be read or placed, and is left as it is");
+    }
+    ended.result()
+}
+
+/// Recompresses what is old with the codec of a priority that there is.
+///
+/// # Context
+///
+/// As [`store`], in a work item.
+///
+/// # Errors
+///
+/// As [`store`].
+pub(super) fn run_old(pass: &Pass<'_>, priority: u8, is_old: &dyn Fn(SlotWord) -> bool) -> Result {
+    run(pass, &Request::ALL, priority, is_old)?.result()
+}
+
+/// Runs a pass over the slots that the request wants and `wants` does, too.
+fn run(
+    pass: &Pass<'_>,
+    request: &Request<'_>,
+    priority: u8,
+    wants: &dyn Fn(SlotWord) -> bool,
+) -> Result<Ended> {
+    let mut chosen = Chosen::new(pass)?;
+    let is_wanted = |word: SlotWord| request.wants(word, priority) && wants(word);
+    let chose = chosen.choose(0, u32::MAX, is_wanted);
+    if chosen.is_empty() {
+        return Ok(Ended {
+            pass: chose,
+            slots: Ok(()),
+        });
+    }
+    let begun = Run::new(pass.live(), request, priority);
+    let mut run = begun.inspect_err(|_| chosen.give_up())?;
+    let ended = chose.and_then(|()| chosen.each(&mut |index, cell| Ok(run.attempt(index, cell))));
     if run.left == 0 || ended.is_err() {
         chosen.give_up();
     }
-    if let Err(e) = run.trouble {
-        disk.log_io_error("recompress: a page could not be read or placed, and is left as it is");
-        return ended.and(Err(e));
-    }
-    ended
+    Ok(Ended {
+        pass: ended,
+        slots: run.trouble,
+    })
 }
 
 /// Returns the priority that is meant: the given one, the lowest secondary that has the named
@@ -123,7 +146,20 @@ struct Run<'a> {
     trouble: Result,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(live: &'a Live, request: &'a Request<'a>, priority: u8) -> Result<Self> {
+        Ok(Self {
+            live,
+            request,
+            priority,
+            stream: live.codec(priority).ok_or(EINVAL)?.solo()?,
+            page: PageBuf::alloc(Policy::Sleep)?,
+            bounce: Bounce::new(),
+            left: request.max_slots,
+            trouble: Ok(()),
+        })
+    }
+
     /// Tries one candidate, if one more may be tried.
     fn attempt(&mut self, index: u32, cell: &SlotCell) -> Turn {
         if self.left == 0 {

@@ -12,6 +12,7 @@
 //! and `recompress` the post-processing turn outside of it; none is ever taken by the I/O path.
 
 use super::{
+    auto,
     backing,
     budget,
     choice,
@@ -72,6 +73,17 @@ attributes! {
             budget::store_compressed,
         ),
         Row::ro(c"bd_stat", budget::show_bd_stat),
+        Row::rw(
+            c"auto_idle_seconds",
+            auto::show_idle_seconds,
+            auto::store_idle_seconds,
+        ),
+        Row::rw(
+            c"auto_recompress",
+            auto::show_recompress,
+            auto::store_recompress,
+        ),
+        Row::rw(c"auto_writeback", auto::show_writeback, auto::store_writeback),
         Row::ro(c"io_stat", show_io_stat),
         Row::ro(c"mm_stat", show_mm_stat),
         Row::ro(c"debug_stat", show_debug_stat),
