@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bio loop: one bio in, one end out, page by page in the submitter's context.
+//! The bio loop: one bio in, one end out, page by page in the submitter's context. Only pages that
+//! are on the backing device end later, see `fetch.rs`, and the bio with the last of them.
 //!
 //! Vectors may have any length and memory offset that are multiples of 512 bytes. A piece that
 //! covers its slot goes the fast way; a slot that comes in several pieces is put together in one
@@ -14,6 +15,7 @@
 
 use super::{
     discard,
+    fetch::{Fetch, Found, Parts, Target},
     live::Live,
     read::{self, ReadError},
     slot_word::{SlotCell, SlotWord},
@@ -45,6 +47,8 @@ enum IoError {
     Write(WriteError),
     /// No page to put a slot together in.
     NoAssembly,
+    /// No memory to read from the backing device.
+    NoFetch,
     /// The bio does not cover its last slot, or lies beyond the device.
     Misshapen,
 }
@@ -91,13 +95,16 @@ pub(super) fn submit(device: &Device, mut bio: Bio) {
 fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
     match bio.op() {
         Op::Read => {
-            let bounce = device.bounce();
-            finish(
-                device,
-                live,
-                read_bio(live, bio, bounce),
-                Counter::FailedReads,
-            )
+            let mut fetch = Fetch::new(bio);
+            let result = read_bio(live, bio, device.bounce(), &mut fetch);
+            match (result, fetch.joint()) {
+                (Err(e), Some(joint)) => {
+                    log(device, live, &e);
+                    joint.fail_elsewhere();
+                    Status::IoError
+                }
+                (result, _) => finish(device, live, result, Counter::FailedReads),
+            }
         }
         Op::Write => finish(device, live, write_bio(live, bio), Counter::FailedWrites),
         Op::Discard | Op::WriteZeroes => {
@@ -108,9 +115,9 @@ fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
     }
 }
 
-/// Logs and counts a failure; the status is an I/O error whatever the cause, as zram's.
+/// Logs a failure.
 #[cold]
-fn fail(device: &Device, live: &Live, error: &IoError, counter: Counter) -> Status {
+fn log(device: &Device, live: &Live, error: &IoError) {
     match error {
         IoError::Read(index, e) => {
             // As it is now; the reader has let go of the slot.
@@ -123,8 +130,15 @@ fn fail(device: &Device, live: &Live, error: &IoError, counter: Counter) -> Stat
         }
         IoError::Write(e) => device.log_io_error(e.describe()),
         IoError::NoAssembly => device.log_io_error("no page to assemble a split request"),
+        IoError::NoFetch => device.log_io_error("no memory to read from the backing device"),
         IoError::Misshapen => device.log_io_error("a request does not cover its slot"),
     }
+}
+
+/// Logs and counts a failure; the status is an I/O error whatever the cause, as zram's.
+#[cold]
+fn fail(device: &Device, live: &Live, error: &IoError, counter: Counter) -> Status {
+    log(device, live, error);
     device.stats.add(counter, 1);
     Status::IoError
 }
@@ -136,26 +150,56 @@ fn finish(device: &Device, live: &Live, result: Result<(), IoError>, counter: Co
     }
 }
 
-fn read_bio(live: &Live, bio: &Bio, mut bounce: Bounce) -> Result<(), IoError> {
+fn read_bio(
+    live: &Live,
+    bio: &Bio,
+    mut bounce: Bounce,
+    fetch: &mut Fetch<'_>,
+) -> Result<(), IoError> {
     let mut assembly = Assembly(None);
     let mut segments = bio.segments();
     while let Some(mut segment) = segments.next() {
         let index = slot_of(segment.sector())?;
         if segment.len() == PAGE_SIZE {
             let done = read::read_page(live, index, segment.dst(), &mut bounce);
-            done.map_err(|e| IoError::Read(index, e))?;
+            if let Some(found) = done.map_err(|e| IoError::Read(index, e))? {
+                fetch_page(live, fetch, found, Target::Whole(segment.detach()))?;
+            }
             continue;
         }
         let page = assembly.page()?;
         let done = read::read_page(live, index, Dst::from_slice(page), &mut bounce);
-        done.map_err(|e| IoError::Read(index, e))?;
-        each_piece(segment, &mut segments, |piece, at| {
-            let from = page.get(at..at.saturating_add(piece.len()));
-            piece.dst().copy_from(from.ok_or(IoError::Misshapen)?);
-            Ok(())
-        })?;
+        match done.map_err(|e| IoError::Read(index, e))? {
+            None => each_piece(segment, &mut segments, |piece, at| {
+                let from = page.get(at..at.saturating_add(piece.len()));
+                piece.dst().copy_from(from.ok_or(IoError::Misshapen)?);
+                Ok(())
+            })?,
+            Some(found) => {
+                let mut parts = Parts::default();
+                let mut free = parts.iter_mut();
+                each_piece(segment, &mut segments, |piece, _| {
+                    *free.next().ok_or(IoError::Misshapen)? = Some(piece.detach());
+                    Ok(())
+                })?;
+                fetch_page(live, fetch, found, Target::Parts(parts))?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Has a page read from the backing device; it ends by itself.
+#[cold]
+fn fetch_page(
+    live: &Live,
+    fetch: &mut Fetch<'_>,
+    found: Found,
+    target: Target,
+) -> Result<(), IoError> {
+    let backing = live.backing.as_ref().ok_or(IoError::NoFetch)?;
+    let begun = fetch.read(backing, found, target);
+    begun.map_err(|_| IoError::NoFetch)
 }
 
 fn write_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {

@@ -11,7 +11,9 @@
 //!        \        |        |        /          |          |
 //!         +-------+--- live.rs: table.rs, pool, codecs ---+   stats.rs
 //!                          |
-//!                 slot.rs (guard) over slot_word.rs (protocol)
+//!    fetch.rs -> backing.rs: blocks.rs, the block device <- writeback.rs
+//!                          |
+//!                 slot.rs (guard) over slot_word.rs (protocol), word.rs (bits)
 //! ```
 //!
 //! # Life
@@ -43,12 +45,18 @@
 
 #![deny(unsafe_code)]
 
+mod auto;
+mod backing;
 mod block_state;
+mod blocks;
+mod budget;
 mod candidates;
 mod choice;
+mod chosen;
 mod debug;
 mod discard;
 mod drain;
+mod fetch;
 mod figures;
 mod idle;
 mod io;
@@ -61,13 +69,17 @@ mod range;
 mod read;
 mod recompress;
 mod refusal;
+mod seal;
 mod slot;
 mod slot_word;
 mod stats;
 mod sysfs;
 mod table;
+mod targets;
 mod threshold;
+mod word;
 mod write;
+mod writeback;
 
 pub(crate) use self::debug::DebugFiles;
 pub(crate) use self::notify::Deferral;
@@ -75,6 +87,7 @@ pub(crate) use self::refusal::Refusals;
 pub(crate) use self::sysfs::errno;
 
 use self::{
+    budget::Settings,
     choice::Choice,
     lifecycle::Config,
     live::Running,
@@ -137,8 +150,9 @@ pub(crate) struct Device {
     stats: Arc<DeviceStats>,
     limit_pages: Arc<AtomicU64>,
     live: Published<Running>,
-    #[pin]
-    post: PostProcessing,
+    post: Arc<PostProcessing>,
+    settings: Arc<Settings>,
+    policy: Arc<auto::Policy>,
     /// The device lock.
     #[pin]
     config: RwSem<Config>,
@@ -173,6 +187,9 @@ impl Device {
             true => &sysfs::COMPAT_ATTRIBUTES,
         };
         let threshold = Threshold::new(stats.pool.clone())?;
+        let post = Arc::pin_init(PostProcessing::new(), GFP_KERNEL)?;
+        let settings = Arc::new(Settings::new(), GFP_KERNEL)?;
+        let policy = Arc::new(auto::Policy::new(), GFP_KERNEL)?;
         let device = Arc::pin_init(
             try_pin_init!(Self {
                 refusals <- Refusals::new(prefix, Some(number)),
@@ -183,7 +200,9 @@ impl Device {
                 stats,
                 limit_pages,
                 live: Published::new(),
-                post <- PostProcessing::new(),
+                post,
+                settings,
+                policy,
                 config <- RwSem::new(Config::new(), c"rzram device", static_lock_class!()),
                 io_errors: RateLimit::new(),
             }? Error),

@@ -12,6 +12,9 @@
 //! and `recompress` the post-processing turn outside of it; none is ever taken by the I/O path.
 
 use super::{
+    auto,
+    backing,
+    budget,
     choice,
     figures,
     idle,
@@ -20,6 +23,7 @@ use super::{
     recompress,
     stats::Counter,
     threshold::Threshold,
+    writeback,
     Device, //
 };
 use crate::kapi::{
@@ -54,6 +58,36 @@ attributes! {
         Row::wo(c"algorithm_params", choice::store_algorithm_params),
         Row::wo(c"idle", idle::store),
         Row::wo(c"recompress", recompress::store),
+        Row::rw(c"backing_dev", backing::show, backing::store),
+        Row::wo(c"writeback", writeback::store),
+        Row::rw(c"writeback_limit", budget::show_limit, budget::store_limit),
+        Row::rw(
+            c"writeback_limit_enable",
+            budget::show_limit_enable,
+            budget::store_limit_enable,
+        ),
+        Row::rw(
+            c"writeback_batch_size",
+            budget::show_batch_size,
+            budget::store_batch_size,
+        ),
+        Row::rw(
+            c"compressed_writeback",
+            budget::show_compressed,
+            budget::store_compressed,
+        ),
+        Row::ro(c"bd_stat", budget::show_bd_stat),
+        Row::rw(
+            c"auto_idle_seconds",
+            auto::show_idle_seconds,
+            auto::store_idle_seconds,
+        ),
+        Row::rw(
+            c"auto_recompress",
+            auto::show_recompress,
+            auto::store_recompress,
+        ),
+        Row::rw(c"auto_writeback", auto::show_writeback, auto::store_writeback),
         Row::ro(c"io_stat", show_io_stat),
         Row::ro(c"mm_stat", show_mm_stat),
         Row::ro(c"debug_stat", show_debug_stat),

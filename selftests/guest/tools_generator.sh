@@ -103,6 +103,7 @@ cat >/run/systemd/zram-generator.conf <<END
 zram-size = 32
 compression-algorithm = gzip
 END
+dmesg -C
 $GENERATOR --setup-device zram0 >/tmp/said 2>&1
 is "T-42: an unknown codec is a warning" "0 33554432" "$? $(cat "$ATTR/disksize")"
 sed 's/^/# /' /tmp/said

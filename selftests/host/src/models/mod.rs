@@ -4,6 +4,7 @@
 //! every value that a weak memory could give. Loom does not model that the kernel's read-modify-
 //! write operations are full barriers, nor interrupts: a model that passes is the stronger claim.
 
+mod blocks;
 mod range;
 mod slot_word;
 mod streams;
