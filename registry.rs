@@ -16,7 +16,7 @@
 #![deny(unsafe_code)]
 
 use crate::{
-    device::{self, parse, DebugFiles, Device, Shared},
+    device::{self, parse, DebugFiles, Device, Refusals, Shared},
     kapi::{
         class::{Class, Row},
         debugfs::Dir,
@@ -41,6 +41,8 @@ pub(crate) struct Registry {
     #[pin]
     disks: Mutex<KVec<Entry>>,
     debug: Dir,
+    #[pin]
+    refusals: Refusals,
     /// Goes last: waits until the kernel has freed every disk.
     major: Major,
 }
@@ -87,6 +89,7 @@ impl Registry {
         let major = Major::new(major_name)?;
         let registry = Arc::pin_init(
             pin_init!(Self {
+                refusals <- Refusals::new(prefix, None),
                 prefix,
                 shared,
                 disks <- new_mutex!(KVec::new()),
@@ -168,9 +171,10 @@ impl Registry {
 }
 
 /// The files of the control class.
-const CONTROL: [Row<Registry>; 2] = [
+const CONTROL: [Row<Registry>; 3] = [
     Row::private_ro(c"hot_add", show_hot_add),
     Row::wo(c"hot_remove", store_hot_remove),
+    Row::ro(c"last_error", show_last_error),
 ];
 
 /// Registers the control class under `name`.
@@ -193,12 +197,16 @@ fn show_hot_add(registry: &Registry, out: &mut Emit<'_>) -> Result {
 }
 
 fn store_hot_remove(registry: &Registry, text: &[u8]) -> Result {
+    let file = "hot_remove";
     let number = parse::dec_i32(text)
         .map_err(device::errno)
-        .and_then(|number| u32::try_from(number).map_err(|_| EINVAL))
-        .inspect_err(|_| {
-            let legal = "the number of a disk";
-            device::log_refused(registry.prefix, None, "hot_remove", text, legal);
-        })?;
-    registry.remove(number)
+        .and_then(|number| u32::try_from(number).map_err(|_| EINVAL));
+    number
+        .inspect_err(|_| registry.refusals.refuse(file, text, "the number of a disk"))
+        .and_then(|number| registry.remove(number))
+        .inspect_err(|e| registry.refusals.settle(file, text, *e))
+}
+
+fn show_last_error(registry: &Registry, out: &mut Emit<'_>) -> Result {
+    registry.refusals.show(out)
 }

@@ -22,6 +22,7 @@ use self::{
     kapi::{
         class::Class,
         cpuhp::HotplugState,
+        file,
         params::module_parameters,
         preempt::Locks,
         work::Workqueue, //
@@ -55,9 +56,55 @@ module_parameters! {
     static LINEAR: BoolParam = BoolParam::new(true);
     as linear, READ_ONLY, "Ask for contiguous pool pages first";
 
+    /// Whether the disks carry zram's names, for tools that know no others.
+    static ZRAM_COMPAT: BoolParam = BoolParam::new(false);
+    as zram_compat, READ_ONLY, "Take zram's names, for tools that look for them";
+
+    /// For tests: what a reader of a damaged object sees.
+    static SPOIL_SLOT: UintParam = UintParam::new(0, 0, u32::MAX);
+    as spoil_slot, WRITABLE, "Test: number plus one of the slot to store damaged, 0 for none";
+
     /// For tests: the way of a reader that finds no memory for a bounce buffer.
     static REFUSE_BOUNCE: BoolParam = BoolParam::new(false);
     as refuse_bounce, WRITABLE, "Test: refuse bounce buffers, so that readers take the fallback";
+}
+
+/// The names under which users find the module's parts.
+struct Names {
+    prefix: &'static str,
+    major: &'static CStr,
+    control: &'static CStr,
+    debug: &'static CStr,
+}
+
+const NATIVE: Names = Names {
+    prefix: "rzram",
+    major: c"rzram",
+    control: c"rzram-control",
+    debug: c"rzram",
+};
+
+const COMPAT: Names = Names {
+    prefix: "zram",
+    major: c"zram",
+    control: c"zram-control",
+    debug: c"zram",
+};
+
+/// Returns the names to take.
+///
+/// # Errors
+///
+/// `EBUSY` if zram itself has them. Not `EEXIST`: modprobe takes that for success.
+fn names() -> Result<&'static Names> {
+    if !ZRAM_COMPAT.get() {
+        return Ok(&NATIVE);
+    }
+    if file::exists(c"/sys/class/zram-control") {
+        pr_err!("zram_compat=1: zram is there already, unload it first\n");
+        return Err(EBUSY);
+    }
+    Ok(&COMPAT)
 }
 
 /// The disks of a loaded module; removes them when dropped.
@@ -99,6 +146,7 @@ impl kernel::Module for Rzram {
             pr_err!("this kernel has none of the compression libraries\n");
             return Err(ENODEV);
         }
+        let names = names()?;
         let locks = Locks::new()?;
         let shared = Shared {
             hotplug: HotplugState::new(c"rzram/zcomp:prepare")?,
@@ -106,16 +154,19 @@ impl kernel::Module for Rzram {
             deferral: deferral(),
             hold: hold(),
             linear: LINEAR.get(),
+            is_compat: ZRAM_COMPAT.get(),
+            spoil_slot: &SPOIL_SLOT,
             refuse_bounce: &REFUSE_BOUNCE,
         };
-        let registry = Registry::new("rzram", c"rzram", c"rzram", Arc::new(shared, GFP_KERNEL)?)?;
+        let shared = Arc::new(shared, GFP_KERNEL)?;
+        let registry = Registry::new(names.prefix, names.major, names.debug, shared)?;
         // From here on a failure removes what was made, in drop order.
         let disks = Disks(registry.clone());
         for _ in 0..NUM_DEVICES.get() {
             registry.add()?;
         }
         Ok(Self {
-            _control: registry::control(c"rzram-control", registry)?,
+            _control: registry::control(names.control, registry)?,
             _disks: disks,
             _locks: locks,
         })

@@ -40,20 +40,23 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// Wants everything, without limits.
+    pub(crate) const ALL: Self = Self {
+        idle: false,
+        raw: false,
+        priority: None,
+        codec: None,
+        threshold_bytes: 0,
+        max_slots: u64::MAX,
+    };
+
     /// Reads `type=`, `priority=`, `algo=`, `threshold=` and `max_pages=`; others are ignored.
     ///
     /// # Errors
     ///
     /// [`ParseError`] for a word without value, a bad number or an unknown type.
     pub(crate) fn parse(text: &'a [u8]) -> Result<Self, ParseError> {
-        let mut request = Self {
-            idle: false,
-            raw: false,
-            priority: None,
-            codec: None,
-            threshold_bytes: 0,
-            max_slots: u64::MAX,
-        };
+        let mut request = Self::ALL;
         for arg in parse::args(text) {
             let value = arg.value.ok_or(ParseError::Malformed)?;
             match arg.key {

@@ -22,7 +22,10 @@ use crate::{
     zcomp::{self, CodecId, CodecParams, Dict}, //
 };
 use core::fmt::Write;
-use kernel::prelude::*;
+use kernel::{
+    fmt,
+    prelude::*, //
+};
 
 /// Longest name of a codec that is looked up, in bytes with its newline.
 const MAX_NAME_BYTES: usize = 127;
@@ -96,11 +99,25 @@ pub(super) fn show_recomp_algorithm(disk: &LiveDisk<Device>, out: &mut Emit<'_>)
     Ok(())
 }
 
+/// Prints the names of all codecs.
+struct CodecNames;
+
+impl fmt::Display for CodecNames {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut codecs = zcomp::codecs().peekable();
+        while let Some(codec) = codecs.next() {
+            let end = if codecs.peek().is_some() { ", " } else { "" };
+            write!(out, "{}{end}", codec.name())?;
+        }
+        Ok(())
+    }
+}
+
 fn look_up(disk: &LiveDisk<Device>, file: &str, text: &[u8], name: &[u8]) -> Result<CodecId> {
     zcomp::lookup(parse::name(name))
         .ok_or(EINVAL)
         .inspect_err(|_| {
-            disk.refuse(file, text, "a name that reading comp_algorithm lists");
+            disk.refuse(file, text, CodecNames);
         })
 }
 

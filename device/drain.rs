@@ -32,6 +32,7 @@
 //! shared from before it takes a range until it has freed the last slot of it.
 
 use super::{
+    auto,
     live::{Live, Running},
     range::{Called, Range, RangeBuffer},
     slot::SlotGuard,
@@ -243,6 +244,9 @@ pub(super) fn flush_soon(live: &Running, cpu: &CpuDrain) {
 
 impl Job for Live {
     fn run(this: &Worker<Self>, item: usize) {
+        if item == this.auto_item {
+            return auto::run(this);
+        }
         let cpu = u32::try_from(item / ITEMS_PER_CPU)
             .ok()
             .and_then(Cpu::from_u32);
@@ -456,6 +460,7 @@ impl Live {
                 self.pool.free(id);
             }
         }
+        self.release_block(&dead);
         self.stats.freed(&dead);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bio loop: one bio in, one end out, page by page in the submitter's context.
+//! The bio loop: one bio in, one end out, page by page in the submitter's context. Only pages that
+//! are on the backing device end later, see `fetch.rs`, and the bio with the last of them.
 //!
 //! Vectors may have any length and memory offset that are multiples of 512 bytes. A piece that
 //! covers its slot goes the fast way; a slot that comes in several pieces is put together in one
@@ -14,9 +15,12 @@
 
 use super::{
     discard,
+    fetch::{Fetch, Found, Parts, Target},
     live::Live,
     read::{self, ReadError},
+    slot_word::{SlotCell, SlotWord},
     stats::Counter,
+    threshold::Threshold,
     write::{self, WriteError},
     Device, //
 };
@@ -38,18 +42,15 @@ const _: () = assert!(PAGE_SIZE == 4096);
 
 /// Why a bio failed.
 enum IoError {
-    Read(ReadError),
+    /// A slot could not be read: which one.
+    Read(u32, ReadError),
     Write(WriteError),
     /// No page to put a slot together in.
     NoAssembly,
+    /// No memory to read from the backing device.
+    NoFetch,
     /// The bio does not cover its last slot, or lies beyond the device.
     Misshapen,
-}
-
-impl From<ReadError> for IoError {
-    fn from(e: ReadError) -> Self {
-        Self::Read(e)
-    }
 }
 
 impl From<WriteError> for IoError {
@@ -87,16 +88,25 @@ pub(super) fn submit(device: &Device, mut bio: Bio) {
         Some(live) => serve(device, live, &bio),
         None => Status::IoError,
     };
+    Threshold::look(&device.threshold);
     bio.end(status);
 }
 
 fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
     match bio.op() {
         Op::Read => {
-            let bounce = device.bounce();
-            finish(device, read_bio(live, bio, bounce), Counter::FailedReads)
+            let mut fetch = Fetch::new(bio);
+            let result = read_bio(live, bio, device.bounce(), &mut fetch);
+            match (result, fetch.joint()) {
+                (Err(e), Some(joint)) => {
+                    log(device, live, &e);
+                    joint.fail_elsewhere();
+                    Status::IoError
+                }
+                (result, _) => finish(device, live, result, Counter::FailedReads),
+            }
         }
-        Op::Write => finish(device, write_bio(live, bio), Counter::FailedWrites),
+        Op::Write => finish(device, live, write_bio(live, bio), Counter::FailedWrites),
         Op::Discard | Op::WriteZeroes => {
             discard::discard(live, bio.sector(), bio.size_bytes());
             Status::Ok
@@ -105,45 +115,91 @@ fn serve(device: &Device, live: &Live, bio: &Bio) -> Status {
     }
 }
 
+/// Logs a failure.
+#[cold]
+fn log(device: &Device, live: &Live, error: &IoError) {
+    match error {
+        IoError::Read(index, e) => {
+            // As it is now; the reader has let go of the slot.
+            let word = live.table.cell(*index).map(SlotCell::peek);
+            let codec = word.and_then(|word| live.codec(word.priority()));
+            let name = codec.map_or("none", |codec| codec.name());
+            let bytes = word.map_or(0, SlotWord::size_bytes);
+            let what = e.describe();
+            device.log_io_error(fmt!("{what}: slot {index}, codec {name}, {bytes} bytes"));
+        }
+        IoError::Write(e) => device.log_io_error(e.describe()),
+        IoError::NoAssembly => device.log_io_error("no page to assemble a split request"),
+        IoError::NoFetch => device.log_io_error("no memory to read from the backing device"),
+        IoError::Misshapen => device.log_io_error("a request does not cover its slot"),
+    }
+}
+
 /// Logs and counts a failure; the status is an I/O error whatever the cause, as zram's.
 #[cold]
-fn fail(device: &Device, error: &IoError, counter: Counter) -> Status {
-    let what = match error {
-        IoError::Read(e) => e.describe(),
-        IoError::Write(e) => e.describe(),
-        IoError::NoAssembly => "no page to assemble a split request",
-        IoError::Misshapen => "a request does not cover its slot",
-    };
-    device.log_io_error(what);
+fn fail(device: &Device, live: &Live, error: &IoError, counter: Counter) -> Status {
+    log(device, live, error);
     device.stats.add(counter, 1);
     Status::IoError
 }
 
-fn finish(device: &Device, result: Result<(), IoError>, counter: Counter) -> Status {
+fn finish(device: &Device, live: &Live, result: Result<(), IoError>, counter: Counter) -> Status {
     match result {
         Ok(()) => Status::Ok,
-        Err(e) => fail(device, &e, counter),
+        Err(e) => fail(device, live, &e, counter),
     }
 }
 
-fn read_bio(live: &Live, bio: &Bio, mut bounce: Bounce) -> Result<(), IoError> {
+fn read_bio(
+    live: &Live,
+    bio: &Bio,
+    mut bounce: Bounce,
+    fetch: &mut Fetch<'_>,
+) -> Result<(), IoError> {
     let mut assembly = Assembly(None);
     let mut segments = bio.segments();
     while let Some(mut segment) = segments.next() {
         let index = slot_of(segment.sector())?;
         if segment.len() == PAGE_SIZE {
-            read::read_page(live, index, segment.dst(), &mut bounce)?;
+            let done = read::read_page(live, index, segment.dst(), &mut bounce);
+            if let Some(found) = done.map_err(|e| IoError::Read(index, e))? {
+                fetch_page(live, fetch, found, Target::Whole(segment.detach()))?;
+            }
             continue;
         }
         let page = assembly.page()?;
-        read::read_page(live, index, Dst::from_slice(page), &mut bounce)?;
-        each_piece(segment, &mut segments, |piece, at| {
-            let from = page.get(at..at.saturating_add(piece.len()));
-            piece.dst().copy_from(from.ok_or(IoError::Misshapen)?);
-            Ok(())
-        })?;
+        let done = read::read_page(live, index, Dst::from_slice(page), &mut bounce);
+        match done.map_err(|e| IoError::Read(index, e))? {
+            None => each_piece(segment, &mut segments, |piece, at| {
+                let from = page.get(at..at.saturating_add(piece.len()));
+                piece.dst().copy_from(from.ok_or(IoError::Misshapen)?);
+                Ok(())
+            })?,
+            Some(found) => {
+                let mut parts = Parts::default();
+                let mut free = parts.iter_mut();
+                each_piece(segment, &mut segments, |piece, _| {
+                    *free.next().ok_or(IoError::Misshapen)? = Some(piece.detach());
+                    Ok(())
+                })?;
+                fetch_page(live, fetch, found, Target::Parts(parts))?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Has a page read from the backing device; it ends by itself.
+#[cold]
+fn fetch_page(
+    live: &Live,
+    fetch: &mut Fetch<'_>,
+    found: Found,
+    target: Target,
+) -> Result<(), IoError> {
+    let backing = live.backing.as_ref().ok_or(IoError::NoFetch)?;
+    let begun = fetch.read(backing, found, target);
+    begun.map_err(|_| IoError::NoFetch)
 }
 
 fn write_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {

@@ -6,6 +6,7 @@
 //! second, and either completes or leaves the device as it was.
 
 use super::{
+    backing::Backing,
     choice::{self, Choices},
     live::{Live, Running, PRIORITIES},
     parse,
@@ -14,11 +15,12 @@ use super::{
     Device, //
 };
 use crate::kapi::{
+    bdev::BackingDev,
     disk::LiveDisk,
     num::{usize_to_u64, PAGE_SHIFT, PAGE_SIZE, SECTOR_SHIFT},
     once::ExclusiveProof, //
 };
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 
 /// What the user configured. Guarded by the device lock.
 pub(crate) struct Config {
@@ -26,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) disksize_bytes: u64,
     /// Codecs by priority; the first is always chosen.
     pub(crate) choices: Choices,
+    /// The backing device, if one is attached.
+    pub(crate) backing: Option<Arc<BackingDev>>,
 }
 
 impl Config {
@@ -34,6 +38,7 @@ impl Config {
         Self {
             disksize_bytes: 0,
             choices: choice::defaults(),
+            backing: None,
         }
     }
 }
@@ -93,7 +98,12 @@ fn build(device: &Device, config: &Config, slots: u64) -> Result<KBox<Running>> 
             *codec = Some(device.open_codec(priority, choice)?);
         }
     }
-    Live::start(device, Table::new(slots)?, codecs)
+    let codecs = Arc::new(codecs, GFP_KERNEL)?;
+    let backing = match &config.backing {
+        Some(opened) => Some(Backing::new(device, opened.clone(), slots, codecs.clone())?),
+        None => None,
+    };
+    Live::start(device, Table::new(slots)?, codecs, backing)
 }
 
 /// Brings the device back to new: `reset`.
@@ -133,14 +143,21 @@ fn reset_new(disk: &LiveDisk<Device>) -> bool {
     if disk.live.get(&config).is_some() {
         return false;
     }
-    forget(disk, &mut config);
+    let old = forget(disk, &mut config);
+    drop(config);
+    drop(old);
     true
 }
 
-fn forget(device: &Device, config: &mut Config) {
-    *config = Config::new();
+/// Reverts the configuration and returns the old one, which is dropped after the device lock: closing
+/// a backing device takes locks of its own.
+#[must_use]
+fn forget(device: &Device, config: &mut Config) -> Config {
     device.limit_pages.store_relaxed(0);
+    device.threshold.forget();
+    device.policy.reset();
     device.stats.reset();
+    core::mem::replace(config, Config::new())
 }
 
 /// From live to new, for whoever has proof that no request and no notify can come.
@@ -159,5 +176,7 @@ pub(super) fn tear_down(disk: &LiveDisk<Device>, proof: &impl ExclusiveProof) {
     }
     // Pool and streams go first: freeing them moves counters, which are zeroed after.
     drop(live);
-    forget(disk, &mut config);
+    let old = forget(disk, &mut config);
+    drop(config);
+    drop(old);
 }

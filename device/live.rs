@@ -6,12 +6,17 @@
 //! reset first claims the disk, which excludes both. Control files reach it under the device lock.
 
 use super::{
+    auto::{self, Policy},
+    backing::Backing,
+    budget::Settings,
     drain::{self, Cause, Drains},
     notify::Deferral,
+    post::PostProcessing,
     slot::{SlotContent, SlotGuard},
-    slot_word::{SlotCell, SlotWord, Stored, LOCK_BIT},
+    slot_word::{Kind, SlotCell, SlotWord, Stored},
     stats::{Counter, DeviceStats},
     table::{Table, CHUNK_SLOTS},
+    word::LOCK_BIT,
     Device,
     Shared, //
 };
@@ -22,6 +27,7 @@ use crate::{
         cpuhp::HotplugInstance,
         num::u64_to_usize,
         oom::{OomClient, OomNotifier},
+        params::UintParam,
         sched,
         shrinker::{Shrink, Shrinker},
         work::Worker, //
@@ -49,11 +55,13 @@ pub(crate) type Codecs = [Option<Zcomp>; PRIORITIES];
 ///
 /// Dropping it empties the table into the pool first, see below; then the fields go in this order.
 pub(crate) struct Live {
-    codecs: Codecs,
+    codecs: Arc<Codecs>,
     /// All slots.
     pub(crate) table: Table,
     /// Where the objects are.
     pub(crate) pool: PoolBox,
+    /// Where slots can be written back to.
+    pub(super) backing: Option<Backing>,
     /// The device's counters.
     pub(crate) stats: Arc<DeviceStats>,
     /// Most pool pages the user allows; 0 means no limit. Shared with the device.
@@ -62,6 +70,16 @@ pub(crate) struct Live {
     pub(crate) deferral: Deferral,
     /// What is pending, and where.
     pub(super) drains: Drains,
+    /// For tests: the slot, plus one, to store damaged.
+    pub(super) spoil_slot: &'static UintParam,
+    /// Whose turn it is to post-process. Shared with the device, as are the next two.
+    pub(super) post: Arc<PostProcessing>,
+    /// The budget of writing back.
+    pub(super) settings: Arc<Settings>,
+    /// What happens by itself.
+    pub(super) policy: Arc<Policy>,
+    /// The work item for that: the one after the drains'.
+    pub(super) auto_item: usize,
     /// The OOM notifier's last call gave pages back.
     oom_reported: AtomicBool,
 }
@@ -90,7 +108,10 @@ impl Running {
     /// `ENOMEM`.
     fn new(shared: &Shared, name: &CStr, live: Live) -> Result<KBox<Self>> {
         let queue = shared.workqueue.clone();
-        let worker = Arc::pin_init(Worker::new(queue, drain::items(), live), GFP_KERNEL)?;
+        let worker = Arc::pin_init(
+            Worker::new(queue, live.auto_item.saturating_add(1), live),
+            GFP_KERNEL,
+        )?;
         let running = Self {
             _shrinker: Shrinker::register(name, worker.clone())?,
             _oom: OomNotifier::register(worker.clone())?,
@@ -126,7 +147,12 @@ impl Live {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn start(device: &Device, table: Table, codecs: Codecs) -> Result<KBox<Running>> {
+    pub(super) fn start(
+        device: &Device,
+        table: Table,
+        codecs: Arc<Codecs>,
+        backing: Option<Backing>,
+    ) -> Result<KBox<Running>> {
         let config = PoolConfig {
             linear: device.shared.linear,
             batches: device.shared.deferral == Deferral::Batches,
@@ -137,14 +163,22 @@ impl Live {
             codecs,
             table,
             pool,
+            backing,
             stats: device.stats.clone(),
             limit_pages: device.limit_pages.clone(),
             deferral: device.shared.deferral,
             drains: Drains::new(device.stats.drains.clone())?,
+            spoil_slot: device.shared.spoil_slot,
+            post: device.post.clone(),
+            settings: device.settings.clone(),
+            policy: device.policy.clone(),
+            auto_item: drain::items(),
             oom_reported: AtomicBool::new(false),
         };
         let name = CString::try_from_fmt(fmt!("rzram-pool:{}{}", device.prefix, device.number))?;
-        Running::new(&device.shared, &name, live)
+        let running = Running::new(&device.shared, &name, live)?;
+        auto::schedule(&running);
+        Ok(running)
     }
 
     /// Returns the codec of a priority, if one is configured.
@@ -154,8 +188,17 @@ impl Live {
 
     /// Returns the highest priority that has a codec.
     pub(crate) fn highest_priority(&self) -> u8 {
-        let used = (0..).zip(&self.codecs).filter(|(_, codec)| codec.is_some());
+        let used = (0..)
+            .zip(self.codecs.iter())
+            .filter(|(_, codec)| codec.is_some());
         used.map(|(priority, _)| priority).last().unwrap_or(PRIMARY)
+    }
+
+    /// Returns the lowest priority above the primary's that has a codec.
+    pub(super) fn lowest_secondary(&self) -> Option<u8> {
+        let used = (0..).zip(self.codecs.iter()).skip(1);
+        let mut used = used.filter(|(_, codec)| codec.is_some());
+        used.next().map(|(priority, _)| priority)
     }
 
     /// Moves objects together, and frees what moving found to be dead.
@@ -201,7 +244,21 @@ impl Live {
         if dead.word.has_object() {
             self.pool.free(ObjectId::from_bits(dead.value));
         }
+        self.release_block(dead);
         self.stats.freed(dead);
+    }
+
+    /// Gives the block of content that was written back to the next who wants one; no I/O.
+    ///
+    /// # Context
+    ///
+    /// Any, interrupts off included; takes no lock.
+    pub(super) fn release_block(&self, dead: &Stored) {
+        if dead.word.kind() == Ok(Kind::Block) {
+            if let Some(backing) = &self.backing {
+                backing.common.release(dead.value);
+            }
+        }
     }
 
     /// As [`Live::free`], for content that notify marked.

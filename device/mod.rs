@@ -11,7 +11,9 @@
 //!        \        |        |        /          |          |
 //!         +-------+--- live.rs: table.rs, pool, codecs ---+   stats.rs
 //!                          |
-//!                 slot.rs (guard) over slot_word.rs (protocol)
+//!    fetch.rs -> backing.rs: blocks.rs, the block device <- writeback.rs
+//!                          |
+//!                 slot.rs (guard) over slot_word.rs (protocol), word.rs (bits)
 //! ```
 //!
 //! # Life
@@ -36,17 +38,26 @@
 //! | decompression stream | its context                              |                               | no sleep      |
 //! | class              | a size class's zspages                     | objects whose slot is held    | no sleep, no allocation |
 //!
+//! Two leaves: the mutex of the last refusal, and that of the way to user space for `threshold.rs`.
+//!
 //! The I/O path takes none of the first five, and takes a slot only after its compression stream
 //! was put. Against the order only by try-lock: compaction, which holds a class, tries slots.
 
 #![deny(unsafe_code)]
 
+mod auto;
+mod backing;
 mod block_state;
+mod blocks;
+mod budget;
 mod candidates;
 mod choice;
+mod chosen;
 mod debug;
 mod discard;
 mod drain;
+mod fetch;
+mod figures;
 mod idle;
 mod io;
 mod lifecycle;
@@ -57,23 +68,32 @@ mod post;
 mod range;
 mod read;
 mod recompress;
+mod refusal;
+mod seal;
 mod slot;
 mod slot_word;
 mod stats;
 mod sysfs;
 mod table;
+mod targets;
+mod threshold;
+mod word;
 mod write;
+mod writeback;
 
 pub(crate) use self::debug::DebugFiles;
 pub(crate) use self::notify::Deferral;
+pub(crate) use self::refusal::Refusals;
 pub(crate) use self::sysfs::errno;
 
 use self::{
+    budget::Settings,
     choice::Choice,
     lifecycle::Config,
     live::Running,
     post::PostProcessing,
-    stats::DeviceStats, //
+    stats::DeviceStats,
+    threshold::Threshold, //
 };
 use crate::{
     kapi::{
@@ -82,11 +102,10 @@ use crate::{
         clock::RateLimit,
         cpuhp::HotplugState,
         disk::{DeletedDisk, Disk, DiskOps, Major, NotifyCall},
-        log::Quoted,
         once::Published,
-        params::BoolParam,
+        params::{BoolParam, UintParam},
         rwsem::RwSem,
-        work::Workqueue, //
+        work::{Worker, Workqueue}, //
     },
     zcomp::{Bounce, Hold, Zcomp}, //
 };
@@ -109,6 +128,10 @@ pub(crate) struct Shared {
     pub(crate) hold: Hold,
     /// Whether the pool asks for pages in a row first.
     pub(crate) linear: bool,
+    /// Whether disks carry what tools look for that know zram only.
+    pub(crate) is_compat: bool,
+    /// For tests: the slot, plus one, whose compressed bytes are spoilt when they are stored.
+    pub(crate) spoil_slot: &'static UintParam,
     /// For tests: readers find no memory for a bounce buffer while this is set.
     pub(crate) refuse_bounce: &'static BoolParam,
 }
@@ -127,11 +150,16 @@ pub(crate) struct Device {
     stats: Arc<DeviceStats>,
     limit_pages: Arc<AtomicU64>,
     live: Published<Running>,
-    #[pin]
-    post: PostProcessing,
+    post: Arc<PostProcessing>,
+    settings: Arc<Settings>,
+    policy: Arc<auto::Policy>,
     /// The device lock.
     #[pin]
     config: RwSem<Config>,
+    #[pin]
+    threshold: Worker<Threshold>,
+    #[pin]
+    refusals: Refusals,
     io_errors: RateLimit,
 }
 
@@ -154,21 +182,36 @@ impl Device {
         let name = CString::try_from_fmt(fmt!("{}{}", prefix, number))?;
         let stats = Arc::new(DeviceStats::new()?, GFP_KERNEL)?;
         let limit_pages = Arc::new(AtomicU64::new(0), GFP_KERNEL)?;
+        let attributes = match shared.is_compat {
+            false => &sysfs::ATTRIBUTES,
+            true => &sysfs::COMPAT_ATTRIBUTES,
+        };
+        let threshold = Threshold::new(stats.pool.clone())?;
+        let post = Arc::pin_init(PostProcessing::new(), GFP_KERNEL)?;
+        let settings = Arc::new(Settings::new(), GFP_KERNEL)?;
+        let policy = Arc::new(auto::Policy::new(), GFP_KERNEL)?;
         let device = Arc::pin_init(
-            pin_init!(Self {
+            try_pin_init!(Self {
+                refusals <- Refusals::new(prefix, Some(number)),
                 prefix,
                 number,
+                threshold <- Worker::new(shared.workqueue.clone(), 1, threshold),
                 shared,
                 stats,
                 limit_pages,
                 live: Published::new(),
-                post <- PostProcessing::new(),
+                post,
+                settings,
+                policy,
                 config <- RwSem::new(Config::new(), c"rzram device", static_lock_class!()),
                 io_errors: RateLimit::new(),
-            }),
+            }? Error),
             GFP_KERNEL,
         )?;
-        Disk::create(major, number, &name, &sysfs::ATTRIBUTES, device)
+        let disk = Disk::create(major, number, &name, attributes, device)?;
+        let target = disk.disk().event_target();
+        disk.threshold.set_target(Some(target));
+        Ok(disk)
     }
 
     /// Ends what may run for long in a handler of a file, as the disk is going away.
@@ -225,37 +268,15 @@ impl Device {
     }
 
     /// Logs a word that a control file refused, and what it would have taken.
-    fn refuse(&self, file: &str, text: &[u8], legal: &str) {
-        log_refused(self.prefix, Some(self.number), file, text, legal);
+    fn refuse(&self, file: &str, text: &[u8], legal: impl kernel::fmt::Display) {
+        self.refusals.refuse(file, text, legal);
     }
 
     /// Logs why a request failed; not every one of a burst.
-    fn log_io_error(&self, what: &str) {
+    fn log_io_error(&self, what: impl kernel::fmt::Display) {
         if self.io_errors.allows() {
             pr_err!("{}{}: {}\n", self.prefix, self.number, what);
         }
-    }
-}
-
-/// Logs a word that a control file refused: of a disk, or of the control class.
-pub(crate) fn log_refused(prefix: &str, number: Option<u32>, file: &str, text: &[u8], legal: &str) {
-    let text = Quoted(text);
-    match number {
-        Some(number) => pr_warn!(
-            "{}{}: {}: '{}' refused, write {}\n",
-            prefix,
-            number,
-            file,
-            text,
-            legal
-        ),
-        None => pr_warn!(
-            "{}: {}: '{}' refused, write {}\n",
-            prefix,
-            file,
-            text,
-            legal
-        ),
     }
 }
 
@@ -268,5 +289,14 @@ impl DiskOps for Device {
         if let (Some(live), Ok(index)) = (self.live.get(call), u32::try_from(index)) {
             notify::slot_free(live, index);
         }
+    }
+
+    fn refused(&self, file: &CStr, text: &[u8], error: Error) {
+        let file = file.to_str().unwrap_or_default();
+        self.refusals.settle(file, text, error);
+    }
+
+    fn leaving(&self) {
+        self.threshold.set_target(None);
     }
 }

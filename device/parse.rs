@@ -168,8 +168,6 @@ pub(crate) fn dec_i32(text: &[u8]) -> Result<i32, ParseError> {
 /// # Errors
 ///
 /// [`ParseError::Malformed`].
-// TODO[#6]: compressed_writeback is its user.
-#[allow(dead_code)]
 pub(crate) fn boolean(text: &[u8]) -> Result<bool, ParseError> {
     match text {
         [b'y' | b'Y' | b't' | b'T' | b'1' | b'e' | b'E', ..] => Ok(true),

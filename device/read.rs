@@ -6,6 +6,7 @@
 //! an object cannot move or go while its slot is held.
 
 use super::{
+    fetch::Found,
     live::Live,
     slot::SlotContent,
     slot_word::SlotCell, //
@@ -40,7 +41,8 @@ impl ReadError {
 
 /// Reads slot `index` into `dst`, one page.
 ///
-/// A slot that was never written, or was freed, reads as zeroes and touches nothing.
+/// A slot that was never written, or was freed, reads as zeroes and touches nothing. Of one that is
+/// on the backing device only the block is noted and returned, for the caller to fetch.
 ///
 /// # Context
 ///
@@ -55,10 +57,10 @@ pub(crate) fn read_page(
     index: u32,
     mut dst: Dst<'_>,
     bounce: &mut Bounce,
-) -> Result<(), ReadError> {
+) -> Result<Option<Found>, ReadError> {
     let Some(cell) = live.table.cell(index) else {
         dst.zero();
-        return Ok(());
+        return Ok(None);
     };
     loop {
         let guard = live.lock(cell);
@@ -77,6 +79,12 @@ pub(crate) fn read_page(
                     .copy_to_dst(&mut dst);
                 guard.touch(clock::boot_seconds());
             }
+            SlotContent::Block { number, object } => {
+                let backing = live.backing.as_ref().ok_or(ReadError::Damaged)?;
+                let found = Found::new(backing, index, number, object);
+                guard.touch(clock::boot_seconds());
+                return Ok(Some(found));
+            }
             SlotContent::Object { id, len, priority } => {
                 let codec = live.codec(priority).ok_or(ReadError::Damaged)?;
                 let object = live.pool.pieces(id, len, &guard);
@@ -92,7 +100,7 @@ pub(crate) fn read_page(
                 }
             }
         }
-        return Ok(());
+        return Ok(None);
     }
 }
 

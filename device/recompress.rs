@@ -9,12 +9,7 @@
 //! 3. if a smaller size class is gained, the object is placed, with reclaim if need be;
 //! 4. the slot is held again, and takes the new object if it is still selected.
 //!
-//! # Selected slots
-//!
-//! A candidate carries [`Mark::Selected`] from its choice to the end of its turn. Only a pass sets
-//! the mark, there is one pass at a time, and any read, write, discard or slot-free takes it away.
-//! So a slot that is still selected still has the data that was read. Its object may have moved
-//! meanwhile, by compaction, which does not matter.
+//! How candidates are found again, and known to be untouched: `chosen.rs`.
 //!
 //! # Failures
 //!
@@ -22,14 +17,13 @@
 //! the pass goes on, and its last such error is reported at the end.
 
 use super::{
-    candidates::{band_of, Bands, Places, Request, Span},
+    candidates::Request,
+    chosen::{self, Chosen, Turn},
     live::{Live, PRIMARY, PRIORITIES},
-    post::{self, Pass},
-    read::ReadError,
+    post::{Ended, Pass},
     slot::SlotContent,
-    slot_word::{Kind, Mark, SlotCell, SlotWord},
+    slot_word::{Mark, SlotCell, SlotWord},
     sysfs,
-    table::CHUNK_SLOTS,
     Device, //
 };
 use crate::{
@@ -37,7 +31,7 @@ use crate::{
         bytes::Src,
         disk::LiveDisk,
         gfp::Policy,
-        num::{u32_to_usize, PAGE_SIZE},
+        num::u32_to_usize,
         page::PageBuf, //
     },
     zcomp::{Bounce, Solo},
@@ -72,30 +66,52 @@ pub(super) fn store(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
         return Err(refuse(EINVAL));
     }
     let priority = target(live, &request).map_err(refuse)?;
-    let mut run = Run {
-        pass: &pass,
-        live,
-        request: &request,
-        priority,
-        stream: live.codec(priority).ok_or(EINVAL)?.solo()?,
-        page: PageBuf::alloc(Policy::Sleep)?,
-        bounce: Bounce::new(),
-        left: request.max_slots,
-        trouble: Ok(()),
-    };
-    let mut bands = KBox::new(Bands::new(), GFP_KERNEL)?;
-    let ended = match run.select(&mut bands) {
-        Ok(()) => run.work(&bands),
-        Err(e) => Err(e),
-    };
-    if run.left == 0 || ended.is_err() {
-        run.deselect(&bands);
-    }
-    if let Err(e) = run.trouble {
+    let ended = run(&pass, &request, priority, &|_| true)?;
+    if ended.slots.is_err() {
         disk.log_io_error("recompress: a page could not be read or placed, and is left as it is");
-        return ended.and(Err(e));
     }
-    ended
+    ended.result()
+}
+
+/// Recompresses what is old with the codec of a priority that there is.
+///
+/// # Context
+///
+/// As [`store`], in a work item.
+///
+/// # Errors
+///
+/// As [`store`].
+pub(super) fn run_old(pass: &Pass<'_>, priority: u8, is_old: &dyn Fn(SlotWord) -> bool) -> Result {
+    run(pass, &Request::ALL, priority, is_old)?.result()
+}
+
+/// Runs a pass over the slots that the request wants and `wants` does, too.
+fn run(
+    pass: &Pass<'_>,
+    request: &Request<'_>,
+    priority: u8,
+    wants: &dyn Fn(SlotWord) -> bool,
+) -> Result<Ended> {
+    let mut chosen = Chosen::new(pass)?;
+    let is_wanted = |word: SlotWord| request.wants(word, priority) && wants(word);
+    let chose = chosen.choose(0, u32::MAX, is_wanted);
+    if chosen.is_empty() {
+        return Ok(Ended {
+            pass: chose,
+            slots: Ok(()),
+        });
+    }
+    let begun = Run::new(pass.live(), request, priority);
+    let mut run = begun.inspect_err(|_| chosen.give_up())?;
+    let ended = chose.and_then(|()| chosen.each(&mut |index, cell| Ok(run.attempt(index, cell))));
+    if run.left == 0 || ended.is_err() {
+        chosen.give_up();
+    }
+    Ok(Ended {
+        pass: ended,
+        slots: run.trouble,
+    })
 }
 
 /// Returns the priority that is meant: the given one, the lowest secondary that has the named
@@ -118,7 +134,6 @@ fn target(live: &Live, request: &Request<'_>) -> Result<u8> {
 
 /// A pass and what it works with.
 struct Run<'a> {
-    pass: &'a Pass<'a>,
     live: &'a Live,
     request: &'a Request<'a>,
     priority: u8,
@@ -131,117 +146,60 @@ struct Run<'a> {
     trouble: Result,
 }
 
-impl Run<'_> {
-    /// Marks all candidates.
-    fn select(&self, bands: &mut Bands) -> Result {
-        let Self { live, request, .. } = *self;
-        let mut go_on = || self.pass.go_on();
-        post::walk(live, 0, u32::MAX, &mut go_on, &mut |index, cell| {
-            if request.wants(cell.peek(), self.priority) {
-                let guard = live.lock(cell);
-                let word = guard.stored().word;
-                if request.wants(word, self.priority) {
-                    bands.note(word.size_bytes(), index);
-                    guard.mark(|word| word.with(Mark::Selected));
-                }
-            }
+impl<'a> Run<'a> {
+    fn new(live: &'a Live, request: &'a Request<'a>, priority: u8) -> Result<Self> {
+        Ok(Self {
+            live,
+            request,
+            priority,
+            stream: live.codec(priority).ok_or(EINVAL)?.solo()?,
+            page: PageBuf::alloc(Policy::Sleep)?,
+            bounce: Bounce::new(),
+            left: request.max_slots,
+            trouble: Ok(()),
         })
     }
 
-    /// Takes the marks of those whose turn did not come, even from a task that is killed.
-    fn deselect(&self, bands: &Bands) {
-        // The slots of a device that goes away need no marks to be right.
-        let mut go_on = || match self.pass.go_on() {
-            Err(e) if self.pass.is_stopped() => Err(e),
-            _ => Ok(()),
-        };
-        for (_, Span { first, last }) in bands.descending() {
-            let end = last.saturating_add(1);
-            let ended = post::walk(self.live, first, end, &mut go_on, &mut |_, cell| {
-                if cell.peek().has(Mark::Selected) {
-                    self.settle(cell, |word| word);
-                }
-            });
-            if ended.is_err() {
-                return;
-            }
+    /// Tries one candidate, if one more may be tried.
+    fn attempt(&mut self, index: u32, cell: &SlotCell) -> Turn {
+        if self.left == 0 {
+            return Turn::Enough;
         }
-    }
-
-    /// Tries all candidates, in order.
-    fn work(&mut self, bands: &Bands) -> Result {
-        for (band, Span { first, last }) in bands.descending() {
-            let mut chunk = last.wrapping_sub(last % CHUNK_SLOTS);
-            loop {
-                self.pass.go_on()?;
-                let mut places = self.places(band, chunk);
-                while let Some(place) = places.take_last() {
-                    if self.left == 0 {
-                        return Ok(());
-                    }
-                    self.attempt(chunk.wrapping_add(place));
-                    self.pass.go_on()?;
-                }
-                if chunk <= first {
-                    break;
-                }
-                chunk = chunk.wrapping_sub(CHUNK_SLOTS);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns which slots of a chunk are selected and in the band.
-    fn places(&self, band: usize, chunk: u32) -> Places {
-        let mut places = Places::default();
-        let table = &self.live.table;
-        table.for_each(chunk, CHUNK_SLOTS, &mut |index, cell| {
-            let word = cell.peek();
-            if word.has(Mark::Selected) && band_of(word.size_bytes()) == band {
-                places.insert(index.wrapping_sub(chunk));
-            }
-        });
-        places
-    }
-
-    /// Tries one candidate.
-    fn attempt(&mut self, index: u32) {
-        let Some(cell) = self.live.table.cell(index) else {
-            return;
-        };
-        let word = match self.load(cell) {
+        let Self { live, priority, .. } = *self;
+        let not_idle = |word: SlotWord| word.without(Mark::Idle);
+        let loaded = chosen::load(live, cell, &mut self.page, &mut self.bounce, not_idle);
+        let word = match loaded {
             Ok(Some(word)) => word,
-            Ok(None) => return,
+            Ok(None) => return Turn::Next,
             Err(_) => {
                 self.trouble = Err(EIO);
-                self.settle(cell, |word| word);
-                return;
+                chosen::settle(live, cell, |word| word);
+                return Turn::Next;
             }
         };
         self.left = self.left.saturating_sub(1);
-        let Self { live, priority, .. } = *self;
         let limit = live.pool.raw_threshold().saturating_sub(1);
         let class = Pool::class_index(u32_to_usize(word.size_bytes()));
         let bytes = self.stream.compress(Src::from_slice(&self.page), limit);
         let Some(bytes) = bytes.filter(|bytes| Pool::class_index(bytes.len()) < class) else {
-            self.settle(cell, |word| {
+            chosen::settle(live, cell, |word| {
                 let word = word.with_tried(priority);
                 match priority == live.highest_priority() {
                     true => word.with(Mark::Incompressible),
                     false => word,
                 }
             });
-            return;
+            return Turn::Next;
         };
         let threshold = u32_to_usize(self.request.threshold_bytes);
         if threshold != 0 && bytes.len() >= threshold {
-            self.settle(cell, |word| word);
-            return;
+            chosen::settle(live, cell, |word| word);
+            return Turn::Next;
         }
         let Ok(mut object) = live.pool.alloc(bytes.len(), index, Policy::NoIo, None) else {
             self.trouble = Err(ENOMEM);
-            self.settle(cell, |word| word);
-            return;
+            chosen::settle(live, cell, |word| word);
+            return Turn::Next;
         };
         object.write(Src::from_slice(bytes));
         let len = bytes.len();
@@ -250,51 +208,6 @@ impl Run<'_> {
             let id = object.into_id();
             guard.exchange(SlotContent::Object { id, len, priority });
         }
-    }
-
-    /// Reads a candidate's page and takes its idle mark; `None` if it is none any more.
-    fn load(&mut self, cell: &SlotCell) -> Result<Option<SlotWord>, ReadError> {
-        let live = self.live;
-        let selected = cell.peek();
-        let codec = live.codec(selected.priority()).ok_or(ReadError::Damaged)?;
-        // Waits for a stream, where reads of this codec do, so it comes before the slot.
-        let mut long = match selected.kind() {
-            Ok(Kind::Object) => codec.begin_long_read(),
-            _ => None,
-        };
-        let guard = live.lock(cell);
-        let word = guard.stored().word;
-        if !word.has(Mark::Selected) {
-            return Ok(None);
-        }
-        match guard.content().map_err(|_| ReadError::Damaged)? {
-            SlotContent::Raw { id } => {
-                let object = live.pool.pieces(id, PAGE_SIZE, &guard);
-                object.copy_to_dst(&mut self.page.dst());
-            }
-            SlotContent::Object { id, len, .. } => {
-                let object = live.pool.pieces(id, len, &guard);
-                let done = match &mut long {
-                    Some(stream) => stream.load(object),
-                    None => codec.decompress(object, self.page.dst(), &mut self.bounce),
-                };
-                done.map_err(|_| ReadError::Decompress)?;
-            }
-            SlotContent::Empty | SlotContent::Fill(_) => return Ok(None),
-        }
-        guard.mark(|word| word.without(Mark::Idle));
-        if let Some(stream) = long {
-            let done = stream.finish(self.page.dst());
-            done.map_err(|_| ReadError::Decompress)?;
-        }
-        Ok(Some(word))
-    }
-
-    /// Ends a candidate's turn without a new object; `change` says what was learned of its data.
-    fn settle(&self, cell: &SlotCell, change: impl FnOnce(SlotWord) -> SlotWord) {
-        let guard = self.live.lock(cell);
-        if guard.stored().word.has(Mark::Selected) {
-            guard.mark(|word| change(word).without(Mark::Selected));
-        }
+        Turn::Next
     }
 }

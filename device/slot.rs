@@ -19,11 +19,13 @@ use super::{
         Settled,
         SlotCell,
         SlotWord,
-        Stored,
+        Stored, //
+    },
+    stats::Counter,
+    word::{
         Undecodable,
         LOCK_BIT, //
     },
-    stats::Counter, //
 };
 use crate::{
     kapi::{
@@ -58,6 +60,22 @@ pub(crate) enum SlotContent {
         /// Its place.
         id: ObjectId,
     },
+    /// A block of the backing device.
+    Block {
+        /// Its number.
+        number: u64,
+        /// The object that was written back, unless it was raw.
+        object: Option<WrittenBack>,
+    },
+}
+
+/// What is known of an object that was written back.
+#[derive(Clone, Copy)]
+pub(crate) struct WrittenBack {
+    /// Its length in bytes.
+    pub(crate) len: usize,
+    /// Priority of the codec that made it.
+    pub(crate) priority: u8,
 }
 
 impl SlotContent {
@@ -79,7 +97,13 @@ impl SlotContent {
             Kind::Raw => Ok(Self::Raw {
                 id: ObjectId::from_bits(stored.value),
             }),
-            Kind::Block => Err(Undecodable),
+            Kind::Block => Ok(Self::Block {
+                number: stored.value,
+                object: (!word.has(Mark::WasRaw)).then(|| WrittenBack {
+                    len: u32_to_usize(word.size_bytes()),
+                    priority: word.priority(),
+                }),
+            }),
         }
     }
 
@@ -93,6 +117,19 @@ impl SlotContent {
                 (Kind::Object, len, priority, id.to_bits())
             }
             Self::Raw { id } => (Kind::Raw, PAGE_BYTES, 0, id.to_bits()),
+            Self::Block { number, object } => {
+                let word = match object {
+                    Some(WrittenBack { len, priority }) => {
+                        let len = saturating_u32(usize_to_u64(len));
+                        SlotWord::new(Kind::Object, len, priority, seconds)
+                    }
+                    None => SlotWord::new(Kind::Raw, PAGE_BYTES, 0, seconds),
+                };
+                return Stored {
+                    word: word.written_back(),
+                    value: number,
+                };
+            }
         };
         Stored {
             word: SlotWord::new(kind, size, priority, seconds),
@@ -246,8 +283,27 @@ impl<'a> SlotGuard<'a> {
     /// # Context
     ///
     /// Leaves the section; frees an object or two (class lock).
-    pub(crate) fn exchange(mut self, new: SlotContent) {
+    pub(crate) fn exchange(self, new: SlotContent) {
         let new = new.encode(self.stored().word.accessed_seconds());
+        self.exchange_stored(new);
+    }
+
+    /// Has the slot refer to the block that its data was written to, and frees the object.
+    ///
+    /// All that is known of the data stays but for idleness. If the data is dead, the block is freed.
+    ///
+    /// # Context
+    ///
+    /// As [`SlotGuard::exchange`].
+    pub(crate) fn write_back(self, number: u64) {
+        let new = Stored {
+            word: self.stored().word.written_back(),
+            value: number,
+        };
+        self.exchange_stored(new);
+    }
+
+    fn exchange_stored(mut self, new: Stored) {
         let Some(held) = self.take_held() else {
             return;
         };

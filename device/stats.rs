@@ -47,10 +47,16 @@ pub(crate) enum Counter {
     NotifiedPages = 9,
     /// Objects allocated on the slow path, after reclaim was allowed.
     SlowAllocations = 10,
+    /// Blocks of the backing device that are taken.
+    Blocks = 11,
+    /// Blocks that somebody began to read.
+    BlockReads = 12,
+    /// Blocks that were written, also those that were not wanted any more then.
+    BlockWrites = 13,
 }
 
 /// Number of [`Counter`]s.
-const COUNTERS: usize = 11;
+const COUNTERS: usize = 14;
 
 /// The counters of one device.
 pub(crate) struct DeviceStats {
@@ -91,7 +97,7 @@ impl DrainStats {
     }
 
     /// Prints all figures as `key value` lines.
-    pub(crate) fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn show(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         for ((_, name), runs) in Cause::ALL.iter().zip(&self.runs) {
             writeln!(out, "drains_{name} {}", runs.load_relaxed())?;
         }

@@ -12,17 +12,24 @@
 //! and `recompress` the post-processing turn outside of it; none is ever taken by the I/O path.
 
 use super::{
+    auto,
+    backing,
+    budget,
     choice,
+    figures,
     idle,
     lifecycle,
     parse::{self, ParseError},
     recompress,
     stats::Counter,
+    threshold::Threshold,
+    writeback,
     Device, //
 };
 use crate::kapi::{
     disk::LiveDisk,
     num::{usize_to_u64, PAGE_SIZE},
+    percpu,
     sysfs::{attributes, Emit}, //
 };
 use core::fmt::Write;
@@ -37,6 +44,7 @@ attributes! {
         Row::wo(c"compact", store_compact),
         Row::wo(c"mem_limit", store_mem_limit),
         Row::wo(c"mem_used_max", store_mem_used_max),
+        Row::rw(c"mem_threshold", show_mem_threshold, store_mem_threshold),
         Row::rw(
             c"comp_algorithm",
             choice::show_comp_algorithm,
@@ -50,9 +58,52 @@ attributes! {
         Row::wo(c"algorithm_params", choice::store_algorithm_params),
         Row::wo(c"idle", idle::store),
         Row::wo(c"recompress", recompress::store),
+        Row::rw(c"backing_dev", backing::show, backing::store),
+        Row::wo(c"writeback", writeback::store),
+        Row::rw(c"writeback_limit", budget::show_limit, budget::store_limit),
+        Row::rw(
+            c"writeback_limit_enable",
+            budget::show_limit_enable,
+            budget::store_limit_enable,
+        ),
+        Row::rw(
+            c"writeback_batch_size",
+            budget::show_batch_size,
+            budget::store_batch_size,
+        ),
+        Row::rw(
+            c"compressed_writeback",
+            budget::show_compressed,
+            budget::store_compressed,
+        ),
+        Row::ro(c"bd_stat", budget::show_bd_stat),
+        Row::rw(
+            c"auto_idle_seconds",
+            auto::show_idle_seconds,
+            auto::store_idle_seconds,
+        ),
+        Row::rw(
+            c"auto_recompress",
+            auto::show_recompress,
+            auto::store_recompress,
+        ),
+        Row::rw(c"auto_writeback", auto::show_writeback, auto::store_writeback),
         Row::ro(c"io_stat", show_io_stat),
         Row::ro(c"mm_stat", show_mm_stat),
         Row::ro(c"debug_stat", show_debug_stat),
+        Row::ro(c"rzram_stat", figures::show),
+        Row::ro(c"last_error", show_last_error),
+    ];
+}
+
+attributes! {
+    /// The files of `/sys/block/zramN`: those above, and what tools from before zram 4.7 look for.
+    pub(super) static COMPAT_ATTRIBUTES: Device = ATTRIBUTES + [
+        Row::rw(
+            c"max_comp_streams",
+            show_max_comp_streams,
+            store_max_comp_streams,
+        ),
     ];
 }
 
@@ -92,12 +143,35 @@ fn store_mem_limit(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
         disk.refuse("mem_limit", text, "a size such as 512M, or 0 for none");
         return Err(EINVAL);
     }
-    let bytes = parse::mem(text);
-    // Saturates at the largest multiple: a limit near 2^64 must not wrap to "none".
-    let page = usize_to_u64(PAGE_SIZE);
-    let pages = bytes.div_ceil(page).min(u64::MAX / page);
+    let pages = pages(text);
     let _config = disk.config.write();
     disk.limit_pages.store_relaxed(pages);
+    Ok(())
+}
+
+/// Returns a size rounded up to pages. Saturates at the largest multiple: a size near 2^64 must not
+/// wrap to "none".
+fn pages(text: &[u8]) -> u64 {
+    let page = usize_to_u64(PAGE_SIZE);
+    parse::mem(text).div_ceil(page).min(u64::MAX / page)
+}
+
+fn show_mem_threshold(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    let bytes = disk
+        .threshold
+        .pages()
+        .saturating_mul(usize_to_u64(PAGE_SIZE));
+    emitted(writeln!(out, "{bytes}"))
+}
+
+fn store_mem_threshold(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    if !parse::has_number(text) {
+        disk.refuse("mem_threshold", text, "a size such as 512M, or 0 for none");
+        return Err(EINVAL);
+    }
+    let pages = pages(text);
+    let _config = disk.config.write();
+    Threshold::set(&disk.threshold, pages);
     Ok(())
 }
 
@@ -155,4 +229,28 @@ fn show_mm_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
 fn show_debug_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
     let _config = disk.config.read();
     emitted(writeln!(out, "version: 1\n0 {:8}", 0))
+}
+
+fn show_last_error(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    disk.refusals.show(out)
+}
+
+/// There has been one stream a CPU since zram 4.7, and reading says so.
+fn show_max_comp_streams(_disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
+    emitted(writeln!(out, "{}", percpu::nr_online()))
+}
+
+/// Any positive number is taken, and none has an effect.
+fn store_max_comp_streams(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
+    match parse::dec_i32(text) {
+        Ok(1..) => Ok(()),
+        _ => {
+            disk.refuse(
+                "max_comp_streams",
+                text,
+                "a number above 0; it has no effect",
+            );
+            Err(EINVAL)
+        }
+    }
 }

@@ -204,8 +204,18 @@ fn place<'a>(
         }
     };
     object.write(Src::from_slice(bytes));
+    if live.spoil_slot.get() == owner.wrapping_add(1) {
+        spoil(&mut object, bytes.len());
+    }
     let len = Some(bytes.len());
     Some(Placed { object, len })
+}
+
+/// For tests: makes an object's bytes what no codec takes.
+#[cold]
+fn spoil(object: &mut NewObject<'_>, len: usize) {
+    const NOTHING: [u8; PAGE_SIZE] = [0xff; PAGE_SIZE];
+    object.write(Src::from_slice(NOTHING.get(..len).unwrap_or_default()));
 }
 
 /// Makes room with reclaim.

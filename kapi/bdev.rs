@@ -21,7 +21,7 @@ use crate::kapi::{
         OwnedSegment,
         Status, //
     },
-    ffi,
+    ffi, file,
     num::{
         PAGE_SHIFT,
         PAGE_SIZE,
@@ -71,10 +71,13 @@ impl BackingDev {
     ///
     /// # Errors
     ///
-    /// What the open says: ENOENT, EISDIR for a directory or an empty path, EBUSY if somebody holds
+    /// EPERM without CAP_SYS_ADMIN. What the open says: ENOENT, EISDIR for a directory or an empty path, EBUSY if somebody holds
     /// the device, EACCES; then ENOTBLK for anything but a block device, and EINVAL for one smaller
     /// than a page, such as an empty disk of our own.
     pub(crate) fn open(path: &CStr) -> Result<Self> {
+        if !file::may_name_paths() {
+            return Err(EPERM);
+        }
         let flags = i32::try_from(bindings::O_RDWR | bindings::O_LARGEFILE | bindings::O_EXCL)?;
         // SAFETY: the path ends with a NUL.
         let file = from_err_ptr(unsafe { bindings::filp_open(path.as_char_ptr(), flags, 0) })?;
@@ -220,6 +223,38 @@ unsafe impl IoMemory for OwnedSegment {
 
     fn hints(&self) -> bindings::blk_opf_t {
         OwnedSegment::hints(self)
+    }
+}
+
+/// Memory of either kind, for a pool of requests that serves both.
+pub(crate) enum IoPage {
+    /// A page of our own.
+    Own(PageBuf),
+    /// A part of a request of this disk.
+    Request(OwnedSegment),
+}
+
+// SAFETY: both kinds keep the promise, and the address depends on neither's place.
+unsafe impl IoMemory for IoPage {
+    fn address(&mut self) -> *mut u8 {
+        match self {
+            Self::Own(page) => IoMemory::address(page),
+            Self::Request(segment) => IoMemory::address(segment),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Own(page) => IoMemory::len(page),
+            Self::Request(segment) => IoMemory::len(segment),
+        }
+    }
+
+    fn hints(&self) -> bindings::blk_opf_t {
+        match self {
+            Self::Own(page) => IoMemory::hints(page),
+            Self::Request(segment) => IoMemory::hints(segment),
+        }
     }
 }
 

@@ -44,6 +44,7 @@ use crate::kapi::{
     },
 };
 use core::{
+    cell::Cell,
     mem::ManuallyDrop,
     ptr::NonNull, //
 };
@@ -151,7 +152,7 @@ impl From<Result> for Status {
 pub(crate) struct Bio {
     ptr: NonNull<bindings::bio>,
     disk: NonNull<bindings::gendisk>,
-    started: Option<c_ulong>,
+    started: Cell<Option<c_ulong>>,
 }
 
 // SAFETY: a bio belongs to no thread; whoever holds the token may read it, reach its memory and end
@@ -185,7 +186,7 @@ impl Bio {
         Self {
             ptr,
             disk,
-            started: None,
+            started: Cell::new(None),
         }
     }
 
@@ -252,10 +253,11 @@ impl Bio {
     ///
     /// Any context in which a bio may be submitted; takes no lock.
     pub(crate) fn account_start(&mut self) {
-        if self.started.is_none() && matches!(self.op(), Op::Read | Op::Write) {
+        if self.started.get().is_none() && matches!(self.op(), Op::Read | Op::Write) {
             // INVARIANT: now in flight, and the stamp says since when.
             // SAFETY: valid by the type invariant and not ended.
-            self.started = Some(unsafe { bindings::bio_start_io_acct(self.as_ptr()) });
+            let start = unsafe { bindings::bio_start_io_acct(self.as_ptr()) };
+            self.started.set(Some(start));
         }
     }
 
@@ -300,8 +302,20 @@ impl Bio {
         Self {
             ptr: self.ptr,
             disk: self.disk,
-            started: None,
+            started: Cell::new(None),
         }
+    }
+
+    /// As [`Bio::fork`]; the second token also takes over the accounting, for as long as it lives.
+    ///
+    /// # Context
+    ///
+    /// As [`Bio::fork`].
+    pub(crate) fn fork_accounted(&self) -> Self {
+        let fork = self.fork();
+        // INVARIANT: accounted by one of the two, as before.
+        fork.started.set(self.started.take());
+        fork
     }
 
     /// Ends the request, or this token's share of a forked one.

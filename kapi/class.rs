@@ -53,6 +53,16 @@ impl<C> Row<C> {
         }
     }
 
+    /// Returns a row that everybody may read.
+    pub(crate) const fn ro(name: &'static CStr, show: Show<C>) -> Self {
+        Self {
+            name,
+            mode: 0o444,
+            show: Some(show),
+            store: None,
+        }
+    }
+
     /// Returns a row that root may write.
     pub(crate) const fn wo(name: &'static CStr, store: Store<C>) -> Self {
         Self {

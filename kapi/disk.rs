@@ -90,6 +90,21 @@ pub(crate) trait DiskOps: Send + Sync + Sized + 'static {
     /// Atomic: a swap cluster's spin lock is held, interrupts may be off. Must neither sleep, nor
     /// wait for anybody, nor allocate.
     fn slot_free(&self, call: &NotifyCall, index: u64);
+
+    /// Learns that the handler of a control file refused what was written to it.
+    ///
+    /// # Context
+    ///
+    /// May sleep; the handler's own task, after it has let go of its locks.
+    fn refused(&self, _file: &CStr, _text: &[u8], _error: Error) {}
+
+    /// Learns that the disk is about to be taken from everybody's sight, and drops what it holds of
+    /// the disk itself.
+    ///
+    /// # Context
+    ///
+    /// May sleep. Control files may still be written.
+    fn leaving(&self) {}
 }
 
 /// The proof that the swap core is calling, and so has the disk open.
@@ -330,6 +345,7 @@ impl<T: DiskOps> Deref for Disk<T> {
 impl<T: DiskOps> Drop for Disk<T> {
     fn drop(&mut self) {
         let raw = self.disk().as_ptr();
+        self.ops.leaving();
         // SAFETY: added once, by the type invariant; the reference is given up last.
         unsafe {
             bindings::del_gendisk(raw);
@@ -349,6 +365,7 @@ impl<T: DiskOps> ClosingDisk<T> {
     /// May sleep. No lock that an attribute handler takes may be held.
     pub(crate) fn delete(self) -> DeletedDisk<T> {
         let disk = ManuallyDrop::new(self.0);
+        disk.ops.leaving();
         // SAFETY: added once, by the type invariant of `Disk`, whose own `drop` does not run.
         unsafe { bindings::del_gendisk(disk.disk().as_ptr()) };
         // INVARIANT: removed now; the reference moves over.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reading a whole file that a user named, in the user's own context.
+//! Files by their path: reading one that a user named, and whether there is one, in the user's own
+//! context.
 //!
 //! # Context
 //!
@@ -9,6 +10,7 @@
 use super::num::u32_to_usize;
 use kernel::{
     bindings,
+    error::from_err_ptr,
     prelude::*,
     str::CString, //
 };
@@ -30,6 +32,36 @@ impl Drop for FileBuffer {
     }
 }
 
+/// Returns whether the calling thread may have the kernel open paths that it names: a root without
+/// this right may be confined to a part of the file system.
+///
+/// # Context
+///
+/// Task context; does not sleep.
+pub(crate) fn may_name_paths() -> bool {
+    // CAST: a small constant.
+    const ADMIN: c_int = bindings::CAP_SYS_ADMIN as c_int;
+    // SAFETY: no preconditions beyond the context above.
+    unsafe { bindings::capable(ADMIN) }
+}
+
+/// Returns whether something is at `path` that can be opened.
+///
+/// # Context
+///
+/// As the module.
+pub(crate) fn exists(path: &CStr) -> bool {
+    // SAFETY: the path is a C string; opened for reading, which is flag 0.
+    match from_err_ptr(unsafe { bindings::filp_open(path.as_char_ptr(), 0, 0) }) {
+        Ok(file) => {
+            // SAFETY: our reference; nothing was put into the file.
+            unsafe { bindings::filp_close(file, core::ptr::null_mut()) };
+            true
+        }
+        Err(_) => false,
+    }
+}
+
 /// Returns the content of the regular file at `path`.
 ///
 /// # Context
@@ -38,9 +70,12 @@ impl Drop for FileBuffer {
 ///
 /// # Errors
 ///
-/// What `open(2)` says; `EINVAL` for an empty file and for what is no regular file; `EFBIG` from
+/// `EPERM` without the right to administer the system; what `open(2)` says; `EINVAL` for an empty file and for what is no regular file; `EFBIG` from
 /// 2 GiB on; `ETXTBSY` for one that is open for writing; `ENOMEM`.
 pub(crate) fn read_whole(path: &[u8]) -> Result<KVVec<u8>> {
+    if !may_name_paths() {
+        return Err(EPERM);
+    }
     let mut name = KVec::with_capacity(path.len().saturating_add(1), GFP_KERNEL)?;
     name.extend_from_slice(path, GFP_KERNEL)?;
     name.push(0, GFP_KERNEL)?;

@@ -167,22 +167,23 @@ impl DiskHandle {
     ///
     /// E2BIG for too many words; else what the kernel says.
     pub(crate) fn uevent(&self, vars: &[&CStr]) -> Result {
-        let mut words = [core::ptr::null_mut::<c_char>(); Self::MAX_EVENT_VARS + 1];
-        if vars.len() > Self::MAX_EVENT_VARS {
-            return Err(E2BIG);
-        }
-        for (word, var) in words.iter_mut().zip(vars) {
-            *word = var.as_char_ptr().cast_mut();
-        }
-        // SAFETY: `part0` and its device live as long as the disk; the list ends with a null, and
-        // the words are only read, during the call.
-        to_result(unsafe {
-            bindings::kobject_uevent_env(
-                &raw mut (*self.part0()).bd_device.kobj,
-                bindings::kobject_action_KOBJ_CHANGE,
-                words.as_mut_ptr(),
-            )
-        })
+        self.event_target().uevent(vars)
+    }
+
+    /// Returns the disk as a receiver of events, for whoever has no other hold of it.
+    ///
+    /// # Context
+    ///
+    /// Any.
+    pub(crate) fn event_target(&self) -> EventTarget {
+        // SAFETY: `part0` and its device live as long as the disk.
+        let device = unsafe {
+            let device = &raw mut (*self.part0()).bd_device;
+            bindings::get_device(device);
+            NonNull::new_unchecked(device)
+        };
+        // INVARIANT: counted above.
+        EventTarget(device)
     }
 
     /// Words that one event can carry beside the kernel's own.
@@ -229,6 +230,57 @@ impl DiskHandle {
     pub(super) fn is_refused(&self) -> bool {
         // ORDERING: relaxed; the open mutex orders it with `gendisk.rs::OpenLock::set_flags`.
         self.flags.load_relaxed() != 0
+    }
+}
+
+/// A disk that events can be sent for. It keeps the disk's memory, so what the disk owns must not
+/// keep it beyond the disk's removal.
+///
+/// # Invariants
+///
+/// The device of a disk, of which this value owns a reference.
+pub(crate) struct EventTarget(NonNull<bindings::device>);
+
+// SAFETY: the functions for devices may be called from any thread.
+unsafe impl Send for EventTarget {}
+// SAFETY: as above.
+unsafe impl Sync for EventTarget {}
+
+impl EventTarget {
+    /// As [`DiskHandle::uevent`].
+    ///
+    /// # Context
+    ///
+    /// May sleep and allocates. The disk is not being removed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`DiskHandle::uevent`].
+    pub(crate) fn uevent(&self, vars: &[&CStr]) -> Result {
+        const MAX: usize = DiskHandle::MAX_EVENT_VARS;
+        let mut words = [core::ptr::null_mut::<c_char>(); MAX + 1];
+        if vars.len() > MAX {
+            return Err(E2BIG);
+        }
+        for (word, var) in words.iter_mut().zip(vars) {
+            *word = var.as_char_ptr().cast_mut();
+        }
+        // SAFETY: the device is alive by the type invariant; the list ends with a null, and the
+        // words are only read, during the call.
+        to_result(unsafe {
+            bindings::kobject_uevent_env(
+                &raw mut (*self.0.as_ptr()).kobj,
+                bindings::kobject_action_KOBJ_CHANGE,
+                words.as_mut_ptr(),
+            )
+        })
+    }
+}
+
+impl Drop for EventTarget {
+    fn drop(&mut self) {
+        // SAFETY: our reference, given up once.
+        unsafe { bindings::put_device(self.0.as_ptr()) };
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) mod ffi;
 pub(crate) mod gendisk;
 // Allocation policies: `gfp_t`. The crate's flags cannot be composed freely.
 pub(crate) mod gfp;
+// Requests that several parties serve: `bio_chain`. The crate has no bios.
+pub(crate) mod joint;
 // Lock-free lists: `struct llist_head`. Inline in C; the crate has none.
 pub(crate) mod llist;
 // Numbers: page and sector sizes, casts that lose nothing.

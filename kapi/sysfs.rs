@@ -31,7 +31,10 @@
 //! all bytes. Empty writes never arrive, and no more than a page arrives at once.
 
 use crate::kapi::{
-    disk::LiveDisk,
+    disk::{
+        DiskOps,
+        LiveDisk, //
+    },
     num::PAGE_SIZE, //
 };
 use core::{
@@ -158,6 +161,7 @@ pub(crate) type Store<T> = fn(&LiveDisk<T>, &[u8]) -> Result;
 #[repr(C)]
 pub(crate) struct Row<T> {
     raw: bindings::device_attribute,
+    name: &'static CStr,
     show: Option<Show<T>>,
     store: Option<Store<T>>,
 }
@@ -165,7 +169,7 @@ pub(crate) struct Row<T> {
 // SAFETY: a row is never written after it was made; the pointers in it lead to constants.
 unsafe impl<T> Sync for Row<T> {}
 
-impl<T: Send + Sync + 'static> Row<T> {
+impl<T: DiskOps> Row<T> {
     /// Returns a row with any mode.
     const fn new(
         name: &'static CStr,
@@ -188,6 +192,7 @@ impl<T: Send + Sync + 'static> Row<T> {
                 __bindgen_anon_1: bindings::device_attribute__bindgen_ty_1 { show: show_raw },
                 __bindgen_anon_2: bindings::device_attribute__bindgen_ty_2 { store: store_raw },
             },
+            name,
             show,
             store,
         }
@@ -268,7 +273,7 @@ unsafe extern "C" fn show_row<T>(
 /// # Safety
 ///
 /// As [`show_row`].
-unsafe extern "C" fn store_row<T>(
+unsafe extern "C" fn store_row<T: DiskOps>(
     device: *mut bindings::device,
     attribute: *mut bindings::device_attribute,
     buffer: *const c_char,
@@ -279,7 +284,8 @@ unsafe extern "C" fn store_row<T>(
     // SAFETY: sysfs passes `len` bytes, and a NUL behind them.
     unsafe {
         store_from(buffer, len, |bytes| {
-            row.store.map_or(Err(EIO), |f| f(live, bytes))
+            let done = row.store.map_or(Err(EIO), |f| f(live, bytes));
+            done.inspect_err(|e| live.ops().refused(row.name, bytes, *e))
         })
     }
 }
@@ -341,7 +347,7 @@ impl<T> Group<T> {
 ///
 /// The list is ended by a null and leads to rows for `T` only.
 pub(crate) struct Groups<T> {
-    list: [*const bindings::attribute_group; 2],
+    list: [*const bindings::attribute_group; 3],
     _rows: PhantomData<fn(&T)>,
 }
 
@@ -353,7 +359,18 @@ impl<T> Groups<T> {
     pub(crate) const fn new(group: &'static Group<T>) -> Self {
         // INVARIANT: the second element is null, and the group is for `T`.
         Self {
-            list: [&raw const group.raw, core::ptr::null()],
+            list: [&raw const group.raw, core::ptr::null(), core::ptr::null()],
+            _rows: PhantomData,
+        }
+    }
+
+    /// Returns the list of the one group of `base` and another.
+    pub(crate) const fn extended(base: &'static Self, group: &'static Group<T>) -> Self {
+        assert!(base.list[1].is_null());
+        // INVARIANT: the third element is null, and both groups are for `T`.
+        Self {
+            // BOUNDS: evaluated by the compiler, for a static.
+            list: [base.list[0], &raw const group.raw, core::ptr::null()],
             _rows: PhantomData,
         }
     }
@@ -377,6 +394,19 @@ macro_rules! attributes {
             static POINTERS: Pointers<$device, { ROWS.len() + 1 }> = Pointers::new(ROWS);
             static GROUP: Group<$device> = Group::new(&POINTERS);
             Groups::new(&GROUP)
+        };
+    };
+    (
+        $(#[$meta:meta])*
+        $vis:vis static $name:ident: $device:ty = $base:ident + [$($rows:tt)*];
+    ) => {
+        $(#[$meta])*
+        $vis static $name: $crate::kapi::sysfs::Groups<$device> = {
+            use $crate::kapi::sysfs::{Group, Groups, Pointers, Row};
+            static ROWS: &[Row<$device>] = &[$($rows)*];
+            static POINTERS: Pointers<$device, { ROWS.len() + 1 }> = Pointers::new(ROWS);
+            static GROUP: Group<$device> = Group::new(&POINTERS);
+            Groups::extended(&$base, &GROUP)
         };
     };
 }

@@ -15,7 +15,10 @@ use crate::kapi::{
     percpu::Counters, //
 };
 use core::fmt;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// What is counted. The order is that of the listing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -166,6 +169,32 @@ impl Stats {
         self.counters.reset();
         self.longest_read_ns.store_relaxed(0);
         self.longest_write_ns.store_relaxed(0);
+    }
+
+    /// As [`Stats::show`], for what several codecs have counted together.
+    ///
+    /// # Context
+    ///
+    /// As [`Stats::show`].
+    pub(crate) fn show_sum(all: &[Arc<Self>], out: &mut dyn fmt::Write) -> fmt::Result {
+        for (counter, name) in NAMES {
+            let sum: u64 = all.iter().map(|stats| stats.get(counter)).sum();
+            writeln!(out, "{} {}", name, sum)?;
+        }
+        let longest = |of: fn(&Self) -> &AtomicU64| {
+            let each = all.iter().map(|stats| of(stats).load_relaxed());
+            each.max().unwrap_or(0)
+        };
+        writeln!(
+            out,
+            "longest_read_wait_ns {}",
+            longest(|s| &s.longest_read_ns)
+        )?;
+        writeln!(
+            out,
+            "longest_write_wait_ns {}",
+            longest(|s| &s.longest_write_ns)
+        )
     }
 
     /// Writes one line a counter: name, space, value. Times are in ns.

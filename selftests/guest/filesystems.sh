@@ -57,6 +57,7 @@ file_system() {
 }
 
 file_system ext4 256M e2fsck -fn
+# B21 with XFS, whose metadata have checksums.
 file_system xfs 400M xfs_repair -n
 file_system btrfs 400M btrfs check
 

@@ -45,13 +45,39 @@ torture() {
 	discard_all_is_zero "$2 $1"
 }
 
+# B15, B19: devices are made while the CPU goes and comes; one that has just come has no stream yet.
+make_devices() {
+	in_background toggle
+	_wrong=0
+	for _round in $(seq $((4 * SCALE))); do
+		for _algorithm in $(algorithms); do
+			set_up 16M "$_algorithm" || _wrong=$((_wrong + 1))
+		done
+	done
+	kill "$background"
+	wait "$background" 2>/dev/null
+	echo 1 >$CPU 2>/dev/null || :
+	is "B15: devices made while CPU 1 goes and comes" 0 "$_wrong"
+	set_up 16M zstd
+	_wrong=0
+	for _round in $(seq $((10 * SCALE))); do
+		echo 0 >$CPU
+		echo 1 >$CPU
+		taskset -c 1 rzio put "$NODE" text 0 8 --generation "$_round" >/dev/null || _wrong=$((_wrong + 1))
+		taskset -c 1 rzio check "$NODE" text 0 8 --generation "$_round" >/dev/null || _wrong=$((_wrong + 1))
+	done
+	is "B19: I/O on a CPU that has just come" 0 "$_wrong"
+	discard_all_is_zero "B19"
+}
+
 load
-torture lz4 auto
-torture zstd auto
+make_devices
+torture lz4 "B17: auto"
+torture zstd "B17: auto"
 if ! on_c; then
 	echo 1 >"$ATTR/reset"
 	unload
 	load stream_hold=2
-	torture zstd long
+	torture zstd "B17: long"
 fi
 finish

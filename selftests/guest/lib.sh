@@ -5,17 +5,21 @@
 # A suite sources this, calls `load`, then checks, then `finish`. The first failure ends it with
 # status 1 (with RZRAM_KEEP_GOING=1 it goes on and fails at the end). However it ends, everything
 # is unmounted, switched off, reset and unloaded. RZRAM_DRIVER=zram runs the same suite on C zram,
-# the oracle; where rzram is meant to differ a suite says so with `differs`.
+# the oracle; where rzram is meant to differ a suite says so with `differs`. RZRAM_COMPAT=1 runs it on
+# rzram under zram's names.
 #
 # RZRAM_TIER=full multiplies the work of the long suites by ten; the seed stays.
 # Its own variables begin with an underscore, so that they never meet a suite's.
 # shellcheck shell=sh
 
+# The module, and the name that its disks carry.
 DRIVER=${RZRAM_DRIVER:-rzram}
-DISK=${DRIVER}0
+NAME=$DRIVER
+[ -z "${RZRAM_COMPAT-}" ] || NAME=zram
+DISK=${NAME}0
 NODE=/dev/$DISK
 ATTR=/sys/block/$DISK
-CONTROL=/sys/class/$DRIVER-control
+CONTROL=/sys/class/$NAME-control
 MNT=/tmp/mnt
 SEED=${RZRAM_SEED:-20260101}
 case ${RZRAM_TIER:-test} in
@@ -29,10 +33,13 @@ ALIGNED=
 tests=0
 failures=0
 helpers=
+installed=
 
 echo "TAP version 13"
 
 on_c() { [ "$DRIVER" = zram ]; }
+
+is_compat() { [ "$DRIVER" != "$NAME" ]; }
 
 passed() {
 	tests=$((tests + 1))
@@ -129,7 +136,7 @@ load() {
 	if on_c; then
 		modprobe zram "$@"
 	else
-		load-rzram "$@"
+		load-rzram ${RZRAM_COMPAT:+zram_compat=1} "$@"
 	fi
 }
 
@@ -171,6 +178,29 @@ in_background() {
 	helpers="$helpers $background"
 }
 
+# install_as_zram: has modprobe find rzram for zram, by the file that the documentation shows. The
+# module tree holds what the suites of tools need. On C zram there is nothing to do.
+install_as_zram() {
+	on_c && return
+	_tree=/tmp/modules
+	_release=$(uname -r)
+	_from=/lib/modules/$_release
+	mkdir -p "$_tree/$_release/updates"
+	cp "$RZRAM_KO" "$_tree/$_release/updates/"
+	(
+		cd "$_from" || exit
+		cp modules.builtin* modules.order "$_tree/$_release/"
+		for _module in zram ext4 loop $(modinfo -F depends "$RZRAM_KO" | tr ',' ' '); do
+			modprobe --show-depends "$_module" 2>/dev/null
+		done | sed -n "s|^insmod $_from/\([^ ]*\).*|\1|p" | sort -u |
+			xargs -r cp --parents -t "$_tree/$_release"
+	)
+	cp "$RZRAM_SRC/Documentation/modprobe.d/rzram-as-zram.conf" /etc/modprobe.d/
+	mount --bind "$_tree" /usr/lib/modules
+	installed=y
+	depmod -a
+}
+
 clean_up() {
 	_status=$?
 	trap - EXIT
@@ -182,12 +212,16 @@ clean_up() {
 	if loaded; then
 		grep -q "^$NODE " /proc/swaps && swapoff "$NODE"
 		mountpoint -q "$MNT" && umount "$MNT"
-		for _disk in /sys/block/"$DRIVER"[0-9]*; do
+		for _disk in /sys/block/"$NAME"[0-9]*; do
 			[ -e "$_disk/reset" ] || continue
 			wait_for 10 sh -c "echo 1 >$_disk/reset" || _status=1
 		done
 		wait_for 10 unload || _status=1
 		! loaded || echo "# the module could not be unloaded"
+	fi
+	if [ -n "$installed" ]; then
+		umount -l /usr/lib/modules
+		rm -rf /tmp/modules /etc/modprobe.d/rzram-as-zram.conf
 	fi
 	[ "$_status" -eq 0 ] || echo "# suite failed with status $_status"
 	exit "$_status"

@@ -9,7 +9,7 @@
 
 . "$(dirname "$0")/lib.sh"
 
-devices() { find /sys/block -maxdepth 1 -name "${DRIVER}[0-9]*" | sed 's|.*/||' | sort -V | xargs; }
+devices() { find /sys/block -maxdepth 1 -name "${NAME}[0-9]*" | sed 's|.*/||' | sort -V | xargs; }
 hot_add() { rzattr read "$CONTROL/hot_add"; }
 hot_remove() { rzattr write "$CONTROL/hot_remove" "$1"; }
 
@@ -18,37 +18,37 @@ load num_devices=0
 is "num_devices=0 makes none" "" "$(devices)"
 check "but the class" [ -d "$CONTROL" ]
 is "hot_add makes the first" 0 "$(hot_add)"
-is "B11: exactly one" "${DRIVER}0" "$(devices)"
+is "B11: exactly one" "${NAME}0" "$(devices)"
 check "its node is there" wait_for 5 test -b "$NODE"
 unload
 check "the class went with the module" [ ! -e "$CONTROL" ]
 check "the node, too" [ ! -e "$NODE" ]
-refuses "and the major" grep -qw "$DRIVER" /proc/devices
+refuses "and the major" grep -qw "$NAME" /proc/devices
 load num_devices=3
-is "num_devices=3 makes three" "${DRIVER}0 ${DRIVER}1 ${DRIVER}2" "$(devices)"
+is "num_devices=3 makes three" "${NAME}0 ${NAME}1 ${NAME}2" "$(devices)"
 unload
 load
-is "the default is one" "${DRIVER}0" "$(devices)"
+is "the default is one" "${NAME}0" "$(devices)"
 is "B11: hot_add makes the second" 1 "$(hot_add)"
 is "and the third" 2 "$(hot_add)"
-is "three devices" "${DRIVER}0 ${DRIVER}1 ${DRIVER}2" "$(devices)"
+is "three devices" "${NAME}0 ${NAME}1 ${NAME}2" "$(devices)"
 
 # ABI-15, 16: the lowest free number; what hot_remove refuses.
 is "remove 1" ok "$(hot_remove 1)"
-check "its node went" [ ! -e "/dev/${DRIVER}1" ]
+check "its node went" [ ! -e "/dev/${NAME}1" ]
 is "1 is free again" 1 "$(hot_add)"
 for pair in x:EINVAL 1x:EINVAL " 1:EINVAL" -1:EINVAL 9:ENODEV 2147483648:ERANGE 99999999999999999999:ERANGE :ok; do
 	is "hot_remove '${pair%:*}'" "${pair#*:}" "$(hot_remove "${pair%:*}")"
 done
 is "with a sign and a newline" ok "$(hot_remove "+2
 ")"
-exec 3<"/dev/${DRIVER}1"
+exec 3<"/dev/${NAME}1"
 is "not while it is open" EBUSY "$(hot_remove 1)"
 exec 3<&-
-echo 16M >"/sys/block/${DRIVER}1/disksize"
-check "data on 1" rzio put "/dev/${DRIVER}1" noise 0 64
+echo 16M >"/sys/block/${NAME}1/disksize"
+check "data on 1" rzio put "/dev/${NAME}1" noise 0 64
 is "a device with data can be removed" ok "$(hot_remove 1)"
-is "0 is left" "${DRIVER}0" "$(devices)"
+is "0 is left" "${NAME}0" "$(devices)"
 is "hot_add can't be written" EACCES "$(rzattr open-write "$CONTROL/hot_add")"
 is "hot_remove can't be read" EACCES "$(rzattr open-read "$CONTROL/hot_remove")"
 

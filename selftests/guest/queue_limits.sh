@@ -31,7 +31,7 @@ for pair in range:1 ext_range:1 removable:0 ro:0 hidden:0 capability:0 alignment
 done
 is "owner and mode of the control class" "400 0 0 200 0 0" \
 	"$(stat -c '%a %u %g' "$CONTROL/hot_add" "$CONTROL/hot_remove" | xargs)"
-check "block major has the driver's name" grep -qw "$DRIVER" /proc/devices
+check "block major has the driver's name" grep -qw "$NAME" /proc/devices
 check "minor is the device's number" grep -q ':0$' "$ATTR/dev"
 
 # ABI-14, 81, 146.

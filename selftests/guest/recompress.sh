@@ -12,7 +12,7 @@
 load
 [ -e "$ATTR/recompress" ] || skip_all "this kernel's $DRIVER cannot recompress"
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
-STATE=/sys/kernel/debug/$DRIVER/$DISK/block_state
+STATE=/sys/kernel/debug/$NAME/$DISK/block_state
 for primary in lz4 lzo-rle lzo; do
 	algorithms | grep -qw "$primary" && break
 done
@@ -249,7 +249,7 @@ while kill -0 "$racer" 2>/dev/null; do
 done
 wait "$racer"
 status=$?
-is "every page is right beside $runs runs ($(cat /tmp/race))" 0 "$status"
+is "B39: every page is right beside $runs runs ($(cat /tmp/race))" 0 "$status"
 check "recompressing what is left" sh -c "echo priority=1 >$ATTR/recompress"
 discard_all_is_zero "after the race"
 
@@ -265,7 +265,7 @@ if ! differs SE-12 "runs that can be ended"; then
 	in_background sh -c "exec rzattr write $ATTR/recompress priority=1 >/tmp/outcome"
 	if wait_for 5 sh -c "grep -qm1 ' ....r.\$' $STATE"; then
 		is "another run" EAGAIN "$(rzattr write "$ATTR/recompress" priority=1)"
-		check "statistics and marks while it runs" timeout 2 sh -c \
+		check "B39: statistics and marks while it runs" timeout 2 sh -c \
 			"cat $ATTR/mm_stat $ATTR/io_stat; echo all >$ATTR/idle; echo 0 >$ATTR/mem_limit"
 		check "the run is under way" kill -0 "$background"
 		kill -KILL "$background"

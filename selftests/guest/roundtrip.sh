@@ -15,10 +15,10 @@ first=y
 for algorithm in $(algorithms); do
 	set_up 64M "$algorithm" || skip "$algorithm" "can't be set up"
 	if [ -n "$first" ]; then
-		check "$algorithm: all offsets, lengths, shapes" rzio sweep "$NODE" $ALIGNED
+		check "B21: $algorithm: all offsets, lengths, shapes" rzio sweep "$NODE" $ALIGNED
 		on_c && refuses "C zram is caught (SE-1)" rzio sweep "$NODE"
 	fi
-	check "$algorithm: random requests" rzio random "$NODE" --seed "$SEED" --span 2048 \
+	check "B21: $algorithm: random requests" rzio random "$NODE" --seed "$SEED" --span 2048 \
 		--ops $((1500 * SCALE)) $ALIGNED
 	first=
 	is "$algorithm: no failed requests" "0 0" "$(io 1) $(io 2)"

@@ -145,6 +145,14 @@ macro_rules! arithmetic {
                 self.0.fetch_or(value, SeqCst)
             }
 
+            pub(crate) fn fetch_or_acquire(&self, value: $value) -> $value {
+                self.0.fetch_or(value, Acquire)
+            }
+
+            pub(crate) fn fetch_and_release(&self, value: $value) -> $value {
+                self.0.fetch_and(value, Release)
+            }
+
             pub(crate) fn fetch_and_full(&self, value: $value) -> $value {
                 self.0.fetch_and(value, SeqCst)
             }

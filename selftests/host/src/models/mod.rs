@@ -5,6 +5,7 @@
 //! write operations are full barriers, nor interrupts: a model that passes is the stronger claim.
 
 mod batches;
+mod blocks;
 mod range;
 mod slot_word;
 mod streams;

@@ -2,6 +2,7 @@
 
 //! Tests too large to stand beside the code they test, one file a pure file.
 
+mod blocks;
 mod parse;
 mod range;
 mod slot_word;
