@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 1G --cpus 2 --timeout 240
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # The attributes of one device: what they read, what they take, which errno refuses what, in each

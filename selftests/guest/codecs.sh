@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel uml --mem 1G --cpus 2 --timeout 300
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # Codec parameters: levels at their edges, dictionaries, window bits; every accepted set round-trips

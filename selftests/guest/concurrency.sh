@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel uml --mem 1G --cpus 2 --timeout 300
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # Readers, writers and discards on both CPUs, on the same slots and on neighbors, every page
@@ -10,12 +11,12 @@
 . "$(dirname "$0")/lib.sh"
 
 load
-for algorithm in $(algorithms); do
+for algorithm in $(codecs); do
 	set_up 64M "$algorithm"
 	check "$algorithm: four threads on 64 pages" rzio race "$NODE" --seed "$SEED" --threads 4 \
-		--span 64 --ops $((3000 * SCALE)) --discard $ALIGNED
+		--span 64 --ops "$(work 3000)" --discard $ALIGNED
 	check "$algorithm: four threads on 4096 pages" rzio race "$NODE" --seed "$SEED" --threads 4 \
-		--span 4096 --ops $((2000 * SCALE)) --discard $ALIGNED
+		--span 4096 --ops "$(work 2000)" --discard $ALIGNED
 	is "$algorithm: no failed requests" "0 0" "$(io 1) $(io 2)"
 	discard_all_is_zero "$algorithm"
 done
@@ -32,7 +33,7 @@ set_up 64M
 in_background watch_statistics
 watcher=$background
 check "twelve threads beside a reader of statistics" rzio race "$NODE" --seed "$SEED" --threads 12 \
-	--span 256 --ops $((1000 * SCALE)) --discard $ALIGNED
+	--span 256 --ops "$(work 1000)" --discard $ALIGNED
 kill "$watcher"
 wait "$watcher" 2>/dev/null
 refuses "no statistic could not be read" grep -q "error" /tmp/statistics
@@ -43,13 +44,13 @@ discard_all_is_zero "with statistics"
 # B29: eight writers on one mebibyte.
 set_up 64M
 check "B29: eight writers" fio --name=w --filename="$NODE" --rw=randwrite --size=1M --bs=4k --direct=1 \
-	--numjobs=8 --time_based --runtime=$((5 * SCALE)) --randseed="$SEED" --minimal \
+	--numjobs=8 --time_based --runtime="$(work 5)" --randseed="$SEED" --minimal \
 	--buffer_compress_percentage=50
 discard_all_is_zero "B29"
 
 # B13: reset is refused as long as anybody does I/O, and the data is right.
 set_up 64M
-rzio race "$NODE" --seed "$SEED" --threads 4 --span 256 --ops $((3000 * SCALE)) $ALIGNED >/tmp/race 2>&1 3>&- &
+rzio race "$NODE" --seed "$SEED" --threads 4 --span 256 --ops "$(work 3000)" $ALIGNED >/tmp/race 2>&1 3>&- &
 racer=$!
 has_written() { [ "$(awk '{ print $5 }' "$ATTR/stat")" -gt 10 ]; }
 wait_for 20 has_written
@@ -65,7 +66,9 @@ while kill -0 "$racer" 2>/dev/null; do
 done
 wait "$racer"
 is "B13: data is right under resets" 0 "$?"
-check "B13: resets were refused ($resets), $wrong at the end was not" [ "$resets" -gt 10 ]
+least=10
+! short || least=0
+check "B13: resets were refused ($resets), $wrong at the end was not" [ "$resets" -gt $least ]
 check "B13: reset after the last close" sh -c "echo 1 >$ATTR/reset"
 
 finish

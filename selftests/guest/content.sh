@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel uml --mem 1G --cpus 2 --timeout 240
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # Every kind of content: zero, same-filled, incompressible, text, and pages of every stored length,
@@ -11,7 +12,7 @@
 . "$(dirname "$0")/lib.sh"
 
 load
-for algorithm in $(algorithms); do
+for algorithm in $(codecs); do
 	set_up 64M "$algorithm"
 	check "$algorithm: every stored length" rzio classes "$NODE"
 	discard_all_is_zero "$algorithm, lengths"

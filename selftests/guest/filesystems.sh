@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 2G --cpus 2 --timeout 300
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # ext4, XFS and btrfs on the disk: a tree of real files is copied, compared by checksum, compared
@@ -16,7 +17,7 @@ load
 tree=/tmp/tree
 mkdir -p "$tree" "$MNT"
 find /usr/share/perl5 /usr/lib/python3 /usr/sbin -xdev -type f -size -200k 2>/dev/null |
-	sort | head -n $((600 * SCALE)) | xargs cp --parents -pt "$tree"
+	sort | head -n "$(work 600)" | xargs cp --parents -pt "$tree"
 head -c 4M /dev/urandom >"$tree/noise"
 sums "$tree" >/tmp/sums
 echo "# $(wc -l </tmp/sums) files, $(du -sm "$tree" | cut -f1) MiB"
@@ -68,7 +69,7 @@ check "B25: mount" mount -o discard "$NODE" "$MNT"
 in_background sh -c "while :; do cat $ATTR/mm_stat; done" >/dev/null
 statistics=$background
 churn() {
-	for round in $(seq $((8 * SCALE))); do
+	for round in $(seq "$(work 8)"); do
 		mkdir "$MNT/$1.$round"
 		for file in $(seq 60); do
 			head -c $((file * 97)) "$tree/noise" >"$MNT/$1.$round/$file"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 1G --cpus 2 --timeout 240
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # CPU 1 goes and comes every tenth of a second under verified load, with a codec that keeps state and
@@ -12,7 +13,7 @@
 
 CPU=/sys/devices/system/cpu/cpu1/online
 [ -e $CPU ] || skip_all "CPU 1 cannot be taken off"
-SECONDS_EACH=$((6 * SCALE))
+SECONDS_EACH="$(work 6)"
 
 # toggle: until it is killed.
 toggle() {

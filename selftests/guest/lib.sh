@@ -8,7 +8,8 @@
 # the oracle; where rzram is meant to differ a suite says so with `differs`. RZRAM_COMPAT=1 runs it on
 # rzram under zram's names.
 #
-# RZRAM_TIER=full multiplies the work of the long suites by ten; the seed stays.
+# RZRAM_TIER=full multiplies the work of the long suites by ten, RZRAM_TIER=debug does an eighth of it
+# with fewer codecs, as the debug kernel is slow; the seed stays. See `work` and `codecs`.
 # Its own variables begin with an underscore, so that they never meet a suite's.
 # shellcheck shell=sh
 
@@ -23,8 +24,9 @@ CONTROL=/sys/class/$NAME-control
 MNT=/tmp/mnt
 SEED=${RZRAM_SEED:-20260101}
 case ${RZRAM_TIER:-test} in
-full) SCALE=10 ;;
-*) SCALE=1 ;;
+full) SCALE=10 SHARE=1 ;;
+debug) SCALE=1 SHARE=8 ;;
+*) SCALE=1 SHARE=1 ;;
 esac
 # C zram can do direct I/O from whole pages only (SE-1).
 ALIGNED=
@@ -151,7 +153,22 @@ set_up() {
 	echo "$1" >"$ATTR/disksize"
 }
 
+# work COUNT: so many, as the tier has it; at least one.
+work() { echo $((($1 * SCALE + SHARE - 1) / SHARE)); }
+
+# short: true in the debug tier.
+short() { [ "$SHARE" -gt 1 ]; }
+
 algorithms() { tr -d '[]' <"$ATTR/comp_algorithm"; }
+
+# codecs: those that a test of every codec takes: all, or one of each kind in the debug tier.
+codecs() {
+	if short; then
+		algorithms | tr ' ' '\n' | grep -x -e lz4 -e zstd
+	else
+		algorithms
+	fi
+}
 
 # mm COLUMN...: those columns of mm_stat.
 mm() {

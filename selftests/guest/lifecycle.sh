@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 1G --cpus 2 --timeout 300
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # Loading, unloading, adding and removing devices, resets, by the hundred. ABI-10 to 19, 38; field
@@ -91,7 +92,7 @@ is "B01: reset at once after the last close" ok "$(rzattr write "$ATTR/reset" 1)
 
 # B03: swapoff and umount leave no reference behind.
 busy=0
-for round in $(seq $((15 * SCALE))); do
+for round in $(seq "$(work 15)"); do
 	set_up 32M || busy=$((busy + 1))
 	mkswap "$NODE" >/dev/null
 	swapon "$NODE"
@@ -99,7 +100,7 @@ for round in $(seq $((15 * SCALE))); do
 	[ $((round % 5)) -ne 0 ] || [ "$(rzattr write "$ATTR/reset" 1)" = ok ] || busy=$((busy + 1))
 done
 is "B03: reset after swapoff" 0 "$busy"
-for _ in $(seq $((5 * SCALE))); do
+for _ in $(seq "$(work 5)"); do
 	set_up 32M || busy=$((busy + 1))
 	mkfs.ext4 -qF "$NODE"
 	mount "$NODE" "$MNT"
@@ -117,7 +118,7 @@ pool_pages() {
 }
 pages_before=$(pool_pages)
 wrong=0
-for round in $(seq $((60 * SCALE))); do
+for round in $(seq "$(work 60)"); do
 	set_up "$((round % 7 + 1))M" || wrong=$((wrong + 1))
 	rzio put "$NODE" noise 0 32 --generation "$round" >/dev/null || wrong=$((wrong + 1))
 	rzio check "$NODE" noise 0 32 --generation "$round" >/dev/null || wrong=$((wrong + 1))
@@ -128,7 +129,7 @@ is "the pool's pages went back" "$pages_before" "$(pool_pages)"
 
 # Unload loops with data and with several devices.
 wrong=0
-for round in $(seq $((15 * SCALE))); do
+for round in $(seq "$(work 15)"); do
 	unload && load "num_devices=$((round % 3 + 1))" || wrong=$((wrong + 1))
 	set_up 8M && rzio put "$NODE" text 0 64 >/dev/null || wrong=$((wrong + 1))
 done
@@ -138,7 +139,7 @@ is "unload loop" 0 "$wrong"
 in_background sh -c "while :; do echo 64M >$ATTR/disksize; cat $ATTR/mm_stat; echo 1 >$ATTR/reset; done" 2>/dev/null >/dev/null
 writer=$background
 wrong=0
-for _ in $(seq $((15 * SCALE))); do
+for _ in $(seq "$(work 15)"); do
 	unload || wrong=$((wrong + 1))
 	load || wrong=$((wrong + 1))
 done 2>/dev/null

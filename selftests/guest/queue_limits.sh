@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 1G --cpus 2 --timeout 120
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # The queue limits of ABI-60 to 79, the disk's properties of ABI-14, ioctls of ABI-81 and 146, and

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 1G --cpus 2 --timeout 300
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # Post-processing in memory: idle marks, recompression, and block_state, where both can be seen.
@@ -238,7 +239,7 @@ echo 1 >"$ATTR/reset"
 echo "algo=$strong priority=1" >"$ATTR/recomp_algorithm"
 [ "$strong" != zstd ] || echo "priority=1 level=19" >"$ATTR/algorithm_params"
 echo 64M >"$ATTR/disksize"
-rzio race "$NODE" --seed "$SEED" --ops $((20000 * SCALE)) --threads 3 --span 48 --discard \
+rzio race "$NODE" --seed "$SEED" --ops "$(work 20000)" --threads 3 --span 48 --discard \
 	$ALIGNED >/tmp/race 2>&1 &
 racer=$!
 runs=0

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel stock --mem 384M --cpus 2 --timeout 300
+# vm: --kernel debug --mem 512M --cpus 2 --timeout 200
 # tier: test
 #
 # Swap under pressure: processes that together hold more than the machine has, each page checked
@@ -35,7 +36,7 @@ swap_with() {
 
 swap_with lz4 "more than the machine has" --procs 3 --mib 110 --rounds $SCALE
 swap_with lz4 "huge pages" --procs 2 --mib 40 --rounds $SCALE --huge
-for algorithm in $(algorithms | tr ' ' '\n' | grep -v '^lz4$' | head -n 2); do
+for algorithm in $(algorithms | tr ' ' '\n' | grep -v '^lz4$' | head -n "$(work 2)"); do
 	swap_with "$algorithm" "$algorithm" --procs 2 --mib 24 --rounds $SCALE
 done
 
@@ -52,7 +53,7 @@ discard_all_is_zero "with discard"
 set_up 256M
 mkswap "$NODE" >/dev/null
 swapon "$NODE"
-swapfill --seed "$SEED" --procs 1 --mib 48 --rounds $((4 * SCALE)) >/tmp/fill 2>&1 &
+swapfill --seed "$SEED" --procs 1 --mib 48 --rounds "$(work 4)" >/tmp/fill 2>&1 &
 filler=$!
 check "pages go out" wait_for 60 sh -c "[ \$(awk '{ print \$1 }' $ATTR/mm_stat) -gt 20000000 ]"
 check "swapoff under use" swapoff "$NODE"

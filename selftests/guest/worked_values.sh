@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # vm: --kernel uml --mem 1G --cpus 2 --timeout 120
+# vm: --kernel debug --mem 1G --cpus 2 --timeout 200
 # tier: test
 #
 # The worked values of ABI-280 to 287, on lz4; the limit and the failed writes of ABI-134, 138, 140
