@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# vm: --kernel stock --mem 1G --cpus 2 --timeout 300
+# vm: --kernel uml --mem 1G --cpus 2 --timeout 300
+# vm-full: --kernel stock --mem 1G --cpus 2 --timeout 300
 # tier: test
 #
 # What happens to old pages by itself: off at first, by age, beside users, within the budget.

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# vm: --kernel stock --mem 1G --cpus 2 --timeout 240
+# vm: --kernel uml --mem 1G --cpus 2 --timeout 240
+# vm-full: --kernel stock --mem 1G --cpus 2 --timeout 240
 # tier: test
 #
 # Field cases about configuration, codecs and control files, by their ids; what is not here is in the

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# vm: --kernel stock --mem 1G --cpus 2 --timeout 400
+# vm: --kernel uml --mem 1G --cpus 2 --timeout 400
+# vm-full: --kernel stock --mem 1G --cpus 2 --timeout 400
 # tier: test
 #
 # Field cases about I/O and memory, by their ids; what is not here is in the suite of its room. Each was

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# vm: --kernel stock --mem 1G --cpus 2 --timeout 240
+# vm: --kernel uml --mem 1G --cpus 2 --timeout 240
+# vm-full: --kernel stock --mem 1G --cpus 2 --timeout 240
 # tier: test
 #
 # Debian's systemd-zram-generator, as it is, on rzram in compat mode: what it generates, and what its

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# vm: --kernel stock --mem 1G --cpus 2 --timeout 240
+# vm: --kernel uml --mem 1G --cpus 2 --timeout 240
+# vm-full: --kernel stock --mem 1G --cpus 2 --timeout 240
 # tier: test
 #
 # Debian's zramctl, as it is, on rzram in compat mode: find, create with everything, list in every form,

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# vm: --kernel stock --mem 1G --cpus 2 --timeout 600
+# vm: --kernel uml --mem 1G --cpus 2 --timeout 400
+# vm-full: --kernel stock --mem 1G --cpus 2 --timeout 600
 # tier: test
 #
 # The backing device: attaching, writing back, reading, freeing, failing. Numbers in front of a

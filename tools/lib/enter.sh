@@ -28,12 +28,13 @@ for f in /etc/resolv.conf /etc/hosts; do
 	mount --bind "$f" "$root$f"
 done
 
-# Only what the caller means to pass goes in; the host's environment stays out.
+# Only what the caller means to pass goes in; the host's environment stays out. "container" tells
+# packages' scripts that what is in /proc/sys is not theirs to change.
 keep=()
 for name in TERM MAKEFLAGS KDIR RZRAM_JOBS RZRAM_SEED; do
 	[ -z "${!name+x}" ] || keep+=("$name=${!name}")
 done
 cd /
 exec chroot "$root" /usr/bin/env -i "${keep[@]}" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-	HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive RZRAM_IN_LAB=1 \
+	HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive RZRAM_IN_LAB=1 container=rzram-lab \
 	/bin/sh -c 'cd "${RZRAM_CWD:-/rzram}" && exec "$@"' sh "$@"
