@@ -70,10 +70,7 @@ fn print(device: &Device, config: &Config, live: Option<&Live>, out: &mut Emit<'
         ("notify_free_slots", stats.sum(Counter::NotifyFree)),
         ("notified_slots", notified),
         ("freed_slots", stats.sum(Counter::NotifiedPages)),
-        (
-            "pending_slots",
-            live.map_or(0, Live::pending_slots),
-        ),
+        ("pending_slots", live.map_or(0, Live::pending_slots)),
     ] {
         writeln!(out, "{key} {value}")?;
     }

@@ -366,7 +366,10 @@ mod tests {
         for slot in 1..MAX_RANGE_SLOTS {
             assert_eq!(b.note(slot, chunk), Noted::Grown);
         }
-        assert_eq!(b.note(MAX_RANGE_SLOTS, chunk), Noted::Closed(MAX_RANGE_SLOTS));
+        assert_eq!(
+            b.note(MAX_RANGE_SLOTS, chunk),
+            Noted::Closed(MAX_RANGE_SLOTS)
+        );
     }
 
     #[test]

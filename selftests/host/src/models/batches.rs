@@ -60,7 +60,9 @@ impl World {
 
     fn free_later(&self, object: usize) {
         let mut open = self.open.lock().unwrap();
-        let mut node = open.take().unwrap_or_else(|| Node(Box::new(Entry::new(Batch::new()))));
+        let mut node = open
+            .take()
+            .unwrap_or_else(|| Node(Box::new(Entry::new(Batch::new()))));
         node.0.value.push(object);
         if node.0.value.len() < BATCH {
             *open = Some(node);
@@ -150,7 +152,9 @@ fn a_flush_leaves_what_is_pushed_after_it_and_nothing_else() {
 fn the_end_finds_what_the_worker_left() {
     explore(3, || {
         let world = World::new();
-        let pusher = spawn(&world, |world| (0..3).for_each(|object| world.free_later(object)));
+        let pusher = spawn(&world, |world| {
+            (0..3).for_each(|object| world.free_later(object))
+        });
         let worker = spawn(&world, World::work);
         pusher.join().unwrap();
         worker.join().unwrap();

@@ -135,7 +135,9 @@ impl Shop {
     fn run(&self) {
         while self.queued.swap(0, Ordering::SeqCst) != 0 {
             loop {
-                self.world.buffer.take_closed(&mut |range| self.world.visit(range));
+                self.world
+                    .buffer
+                    .take_closed(&mut |range| self.world.visit(range));
                 if self.called.end(|| self.world.buffer.has_closed()) {
                     break;
                 }

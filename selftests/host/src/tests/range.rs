@@ -77,12 +77,16 @@ fn every_noted_slot_comes_out_and_no_other() {
                     (first..=first.saturating_add(slots - 1)).for_each(|slot| note(slot, &mut out));
                 }
                 Step::Take => {
-                    take(&buffer, &mut |range| check_and_collect(range, chunk, &mut out));
+                    take(&buffer, &mut |range| {
+                        check_and_collect(range, chunk, &mut out)
+                    });
                     take(&buffer, &mut |range| panic!("{range:?} was taken twice"));
                 }
             }
         }
-        take(&buffer, &mut |range| check_and_collect(range, chunk, &mut out));
+        take(&buffer, &mut |range| {
+            check_and_collect(range, chunk, &mut out)
+        });
         prop_assert_eq!(noted, out);
         Ok(())
     });
