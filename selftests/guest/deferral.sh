@@ -33,9 +33,9 @@ for mode in 0 1 2; do
 	check "mode $mode: mkswap" mkswap "$NODE"
 	check "mode $mode: swapon" swapon "$NODE"
 	in_background disturb
-	for round in 1 2 3; do
+	for round in $(seq $((1 + SCALE))); do
 		check "mode $mode: swapped out, in and verified, round $round" \
-			swapfill --mib 96 --procs 2 --rounds 2 --seed $((SEED + round))
+			swapfill --mib 64 --procs 2 --rounds 2 --seed $((SEED + round))
 	done
 	kill "$background"
 	wait "$background" 2>/dev/null
