@@ -18,6 +18,7 @@ build_debug_kernel() {
 	key=$(debug_key)
 	stamped "$key" && return
 	need_space 5
+	share_host_libraries debug
 	run_step "building the debug kernel (about 12 minutes)" kernel-debug \
 		in_root bash -c '
 			set -e

@@ -111,10 +111,11 @@ prepare_modules() {
 	stamp "$RZ_LINUX-modules"
 }
 
-# prepare_stock: configuration and Rust metadata of the stock kernel, from its headers package.
-prepare_stock() {
-	stamped "$RZ_LINUX-stock" && return
-	run_step "preparing the stock kernel's metadata (a minute or two)" kernel-stock \
+# configure_stock: the stock kernel's configuration, from its headers package, and what its build and the
+# other kernels' run on this machine: the largest part are the libraries of all procedural macros.
+configure_stock() {
+	if stamped "$RZ_LINUX-configured" || stamped "$RZ_LINUX-stock"; then return; fi
+	run_step "configuring the stock kernel and building its host tools" kernel-host \
 		in_root bash -c '
 			set -e
 			cd "$1"
@@ -128,13 +129,34 @@ prepare_stock() {
 				echo "the configuration changed: the toolchain is not the one that built the stock kernel"
 				exit 1
 			fi
-			# Without the kernel image modules get no BTF, so the tool that makes it is not built.
+			MAKEFILES=/rzram/tools/lib/host-libraries.mk make -C "$PWD/src" O="$PWD/stock" -j"$(nproc)" \
+				KERNELRELEASE="$2" CONFIG_DEBUG_INFO_BTF= tools/objtool rust-host-libraries
+			test -e stock/rust/host/libsyn.rlib' sh "$RZ_IN_CACHE/$RZ_LINUX" "$RZ_RELEASE" ||
+		die "the stock kernel could not be configured; see the log above"
+	stamp "$RZ_LINUX-configured"
+}
+
+# prepare_stock: the Rust metadata of the stock kernel.
+prepare_stock() {
+	stamped "$RZ_LINUX-stock" && return
+	# Without the kernel image modules get no BTF, so the tool that makes it is not built.
+	run_step "preparing the stock kernel's metadata (a minute or two)" kernel-stock \
+		in_root bash -c '
+			set -e
+			cd "$1"
 			make -C "$PWD/src" O="$PWD/stock" -j"$(nproc)" KERNELRELEASE="$2" CONFIG_DEBUG_INFO_BTF= \
 				prepare modules_prepare
-			cp "$headers/Module.symvers" stock/
+			cp "deb/usr/src/linux-headers-$2/Module.symvers" stock/
 			test -e stock/rust/libkernel.rmeta' sh "$RZ_IN_CACHE/$RZ_LINUX" "$RZ_RELEASE" ||
 		die "the stock kernel's metadata could not be built; see the log above"
 	stamp "$RZ_LINUX-stock"
+}
+
+# share_host_libraries FOLDER: gives another kernel's build the libraries that the stock kernel's made: no
+# configuration changes them. Should they not fit, that build makes its own.
+share_host_libraries() {
+	mkdir -p "$RZ_CACHE/$RZ_LINUX/$1/rust/host"
+	cp -pR "$RZ_CACHE/$RZ_LINUX/stock/rust/host/." "$RZ_CACHE/$RZ_LINUX/$1/rust/host/"
 }
 
 # setup_source: choose a kernel and have its packages here, resumable.
@@ -144,6 +166,7 @@ setup_source() {
 	fetch_kernel
 	unpack_source
 	prepare_modules
+	configure_stock
 }
 
 # setup_kobj: what modules are built against and guests load, resumable.

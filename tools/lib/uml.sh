@@ -15,6 +15,7 @@ setup_uml() {
 	key=$(uml_key)
 	stamped "$key" && return
 	need_space 4
+	share_host_libraries uml
 	run_step "building the user-mode kernel (about 4 minutes)" kernel-uml \
 		in_root bash -c '
 			set -e
