@@ -32,7 +32,7 @@ use crate::{
         num::{PAGE_SIZE, SECTORS_PER_PAGE},
         page::PageBuf, //
     },
-    zcomp::Bounce, //
+    zcomp::{Bounce, Page}, //
 };
 use kernel::prelude::*;
 
@@ -203,12 +203,17 @@ fn fetch_page(
 }
 
 fn write_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {
+    let is_stable = bio.is_stable();
     let mut assembly = Assembly(None);
     let mut segments = bio.segments();
     while let Some(segment) = segments.next() {
         let index = slot_of(segment.sector())?;
         if segment.len() == PAGE_SIZE {
-            write::write_page(live, index, segment.src(), segment.node())?;
+            let page = match is_stable {
+                true => Page::Stable(segment.src()),
+                false => Page::Changing(segment.src()),
+            };
+            write::write_page(live, index, page, segment.node())?;
             continue;
         }
         let page = assembly.page()?;
@@ -218,7 +223,7 @@ fn write_bio(live: &Live, bio: &Bio) -> Result<(), IoError> {
             piece.src().copy_to(to.ok_or(IoError::Misshapen)?);
             Ok(())
         })?;
-        write::write_page(live, index, Src::from_slice(page), node)?;
+        write::write_page(live, index, Page::Stable(Src::from_slice(page)), node)?;
     }
     Ok(())
 }

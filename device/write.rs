@@ -27,7 +27,7 @@ use crate::{
         gfp::Policy,
         num::{u32_to_usize, PAGE_SIZE}, //
     },
-    zcomp::{Outcome, Verdict},
+    zcomp::{Outcome, Page, Verdict},
     zsmalloc::NewObject, //
 };
 
@@ -63,7 +63,7 @@ struct Placed<'a> {
     len: Option<usize>,
 }
 
-/// Writes `src`, one page, to slot `index`.
+/// Writes a page to slot `index`.
 ///
 /// # Context
 ///
@@ -76,7 +76,7 @@ struct Placed<'a> {
 pub(crate) fn write_page(
     live: &Live,
     index: u32,
-    src: Src<'_>,
+    page: Page<'_>,
     node: Option<u32>,
 ) -> Result<(), WriteError> {
     let cell = live
@@ -84,9 +84,9 @@ pub(crate) fn write_page(
         .cell_or_make(index)
         .map_err(|_| WriteError::NoTable)?;
     live.help();
-    let content = match src.same_word() {
+    let content = match page.bytes().same_word() {
         Some(pattern) => SlotContent::Fill(pattern),
-        None => store(live, index, cell, src, node)?,
+        None => store(live, index, cell, page, node)?,
     };
     live.lock(cell).replace(content, clock::boot_seconds());
     Ok(())
@@ -97,13 +97,13 @@ fn store(
     live: &Live,
     owner: u32,
     cell: &SlotCell,
-    src: Src<'_>,
+    page: Page<'_>,
     node: Option<u32>,
 ) -> Result<SlotContent, WriteError> {
     let pages_before = live.pool.total_pages();
-    let placed = match compress(live, owner, src, node)? {
+    let placed = match compress(live, owner, page, node)? {
         Some(placed) => placed,
-        None => store_raw(live, owner, src, node)?,
+        None => store_raw(live, owner, page.bytes(), node)?,
     };
     if live.is_over_limit() && !is_within_limit(live, cell, placed.len, pages_before) {
         // Dropping the object frees it.
@@ -150,7 +150,7 @@ fn is_within_limit(live: &Live, cell: &SlotCell, len: Option<usize>, pages_befor
 fn compress<'a>(
     live: &'a Live,
     owner: u32,
-    src: Src<'_>,
+    page: Page<'_>,
     node: Option<u32>,
 ) -> Result<Option<Placed<'a>>, WriteError> {
     let codec = live.codec(PRIMARY).ok_or(WriteError::Compress)?;
@@ -159,7 +159,7 @@ fn compress<'a>(
     let mut reserve: Option<(NewObject<'a>, usize)> = None;
     loop {
         let mut placed = None;
-        let outcome = codec.compress(src, limit, |bytes| {
+        let outcome = codec.compress(page, limit, |bytes| {
             placed = place(live, owner, bytes, node, reserve.take());
             match placed {
                 Some(_) => Verdict::Done,

@@ -213,6 +213,17 @@ impl Bio {
         }
     }
 
+    /// Returns whether nobody changes the pages of this write before it ends.
+    ///
+    /// That holds for swap: its pages are in the swap cache, and the disk's limits ask for stable
+    /// writes. File systems keep to those for data but not all of them for metadata, and a task may
+    /// change what it writes directly.
+    pub(crate) fn is_stable(&self) -> bool {
+        // SAFETY: valid by the type invariant.
+        let flags = unsafe { (*self.as_ptr()).bi_opf };
+        flags & (1 << bindings::req_flag_bits___REQ_SWAP) != 0
+    }
+
     /// Returns the first sector on the disk.
     pub(crate) fn sector(&self) -> u64 {
         self.iter().bi_sector

@@ -68,9 +68,29 @@ pub(crate) enum Outcome<'a> {
     NotKept(usize),
 }
 
-/// A compression stream: a context and where its output goes.
+/// A page that is to be compressed.
+#[derive(Clone, Copy)]
+pub(crate) enum Page<'a> {
+    /// Nobody changes it meanwhile.
+    Stable(Src<'a>),
+    /// Somebody may. It is copied first: of a page that changes under it a codec makes what may not
+    /// decompress at all.
+    Changing(Src<'a>),
+}
+
+impl<'a> Page<'a> {
+    /// Returns its bytes, which may be others the next time.
+    pub(crate) fn bytes(self) -> Src<'a> {
+        match self {
+            Self::Stable(bytes) | Self::Changing(bytes) => bytes,
+        }
+    }
+}
+
+/// A compression stream: a context, room for a page that may change, and where the output goes.
 pub(super) struct CompressStream {
     compressor: KBox<dyn Compressor>,
+    copy: PageBuf,
     out: PageBuf,
 }
 
@@ -82,15 +102,26 @@ impl CompressStream {
     /// May sleep; allocates with `GFP_KERNEL`.
     pub(super) fn new(algorithm: &dyn Algorithm, near: Option<Cpu>) -> Result<KBox<Self>> {
         let compressor = algorithm.compressor(near)?;
-        let out = PageBuf::alloc(Policy::Sleep)?;
-        Ok(KBox::new(Self { compressor, out }, GFP_KERNEL)?)
+        let stream = Self {
+            compressor,
+            copy: PageBuf::alloc(Policy::Sleep)?,
+            out: PageBuf::alloc(Policy::Sleep)?,
+        };
+        Ok(KBox::new(stream, GFP_KERNEL)?)
     }
 
     /// Compresses into the stream's buffer; room for `limit` bytes, a page at most.
-    fn compress(&mut self, page: Src<'_>, limit: usize) -> Result<usize, CompressError> {
+    fn compress(&mut self, page: Page<'_>, limit: usize) -> Result<usize, CompressError> {
         let room = limit.min(PAGE_SIZE);
         let out = self.out.get_mut(..room).ok_or(CompressError::Failed)?;
-        self.compressor.compress(page, out)
+        let bytes = match page {
+            Page::Stable(bytes) => bytes,
+            Page::Changing(bytes) => {
+                bytes.copy_to(&mut self.copy);
+                Src::from_slice(&self.copy)
+            }
+        };
+        self.compressor.compress(bytes, out)
     }
 }
 
@@ -158,7 +189,7 @@ impl Drop for Kept<'_> {
 impl Zcomp {
     /// Compresses `page`, and shows the bytes to `sink` if there are at most `limit` of them.
     ///
-    /// `page` may change meanwhile; the result then decompresses to some mixture, or not at all.
+    /// Of a page that changes meanwhile the result is some mixture.
     ///
     /// # Context
     ///
@@ -167,7 +198,7 @@ impl Zcomp {
     #[inline]
     pub(crate) fn compress(
         &self,
-        page: Src<'_>,
+        page: Page<'_>,
         limit: usize,
         sink: impl FnOnce(&[u8]) -> Verdict,
     ) -> Outcome<'_> {
@@ -221,13 +252,13 @@ impl Zcomp {
 pub(crate) struct Solo(KBox<CompressStream>);
 
 impl Solo {
-    /// Compresses `page`; returns the bytes if there are at most `limit` of them.
+    /// Compresses `page`, which nobody changes; returns the bytes if there are at most `limit` of them.
     ///
     /// # Context
     ///
     /// Any task context; neither sleeps nor allocates, but takes as long as the codec takes.
     pub(crate) fn compress(&mut self, page: Src<'_>, limit: usize) -> Option<&[u8]> {
-        let len = self.0.compress(page, limit).ok()?;
+        let len = self.0.compress(Page::Stable(page), limit).ok()?;
         self.0.out.get(..len)
     }
 }

@@ -65,6 +65,7 @@ pub(crate) use self::{
     bounce::Bounce,
     compress::{
         Outcome,
+        Page,
         Solo,
         Verdict, //
     },
