@@ -64,11 +64,12 @@ fn show_pool_pages(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::R
 fn show_drains(device: &Arc<Device>, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let stats = &device.stats;
     let config = device.config.read();
-    let open = device.live.get(&config).map_or(0, |live| live.open_slots());
+    let pending = device
+        .live
+        .get(&config)
+        .map_or(0, |live| live.pending_slots());
     drop(config);
-    let noted = stats.sum(Counter::NotedSlots).saturating_add(open);
-    writeln!(out, "pending_slots {}", stats.pending_slots(open))?;
-    writeln!(out, "notified_slots {noted}")?;
+    writeln!(out, "pending_slots {pending}")?;
     writeln!(out, "freed_slots {}", stats.sum(Counter::NotifiedPages))?;
     device.stats.drains.show(out)?;
     stats.pool.show(out)

@@ -37,7 +37,7 @@ use super::{
     range::{Called, Range, RangeBuffer},
     slot::SlotGuard,
     slot_word::SlotCell,
-    stats::{Counter, DrainStats},
+    stats::DrainStats,
     table::CHUNK_SLOTS, //
 };
 use crate::kapi::{
@@ -356,33 +356,17 @@ impl Live {
         }
     }
 
-    /// Counts slots with content that notify marked.
+    /// Returns how many slots may wait to be freed: those that ranges name.
     ///
     /// # Context
     ///
     /// Any, interrupts off included.
-    pub(super) fn noted(&self, slots: u32) {
-        self.stats.add(Counter::NotifyFree, i64::from(slots));
-        self.stats.add(Counter::NotedSlots, i64::from(slots));
-    }
-
-    /// Returns how many slots notify marked in ranges that did not end yet.
-    ///
-    /// # Context
-    ///
-    /// Any.
-    pub(super) fn open_slots(&self) -> u64 {
-        let open = |(_, cpu): (_, &CpuDrain)| u64::from(cpu.ranges.open_slots());
-        self.drains.cpus.iter().map(open).sum()
-    }
-
-    /// Returns how many slots wait to be freed, as near as figures that move can say.
-    ///
-    /// # Context
-    ///
-    /// Any.
     pub(super) fn pending_slots(&self) -> u64 {
-        self.stats.pending_slots(self.open_slots())
+        let named = |(_, cpu): (_, &CpuDrain)| cpu.ranges.slots();
+        let named: u64 = self.drains.cpus.iter().map(named).sum();
+        // At least one chunk, if there is a mark.
+        let marked = u64::from(self.drains.is_marked()).saturating_mul(CHUNK_SLOTS.into());
+        named.saturating_add(marked)
     }
 
     fn drain_everything(&self) {
@@ -399,7 +383,6 @@ impl Live {
         let armed_ns = cpu.armed_ns.load_relaxed();
         self.drain_closed(cpu);
         if let Some(range) = cpu.ranges.take_open() {
-            self.noted(range.slots);
             self.drain_range(range);
         }
         if was_due {

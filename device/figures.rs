@@ -43,7 +43,6 @@ fn print(device: &Device, config: &Config, live: Option<&Live>, out: &mut Emit<'
     let (linear_runs, refused_runs) = pool.linear();
     let table = live.map_or(0, |live| live.table.footprint_bytes());
     let limit = device.limit_pages.load_relaxed();
-    let notified = stats.sum(Counter::NotedSlots);
     for (key, value) in [
         ("disksize_bytes", config.disksize_bytes),
         ("orig_data_bytes", bytes(stats.sum(Counter::Stored))),
@@ -67,8 +66,7 @@ fn print(device: &Device, config: &Config, live: Option<&Live>, out: &mut Emit<'
         ("failed_read_bios", stats.sum(Counter::FailedReads)),
         ("failed_write_bios", stats.sum(Counter::FailedWrites)),
         ("slow_allocations", stats.sum(Counter::SlowAllocations)),
-        ("notify_free_slots", stats.sum(Counter::NotifyFree)),
-        ("notified_slots", notified),
+        ("notify_free_slots", stats.slot_frees()),
         ("freed_slots", stats.sum(Counter::NotifiedPages)),
         ("pending_slots", live.map_or(0, Live::pending_slots)),
     ] {

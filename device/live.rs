@@ -304,8 +304,8 @@ impl Owner for Live {
         bitlock::after_unlock(cell.word(), LOCK_BIT);
         if ended.needs_hint {
             if !was_dead {
-                // Notify found a holder, and left the counting to it as well.
-                self.stats.add(Counter::NotedSlots, 1);
+                // Notify found a holder and counted; now who takes the slot next counts it.
+                self.stats.add(Counter::NotifyFree, -1);
             }
             self.mark(owner);
         }

@@ -10,15 +10,15 @@
 //! |-----------------|----------------------------------------------------------------------------|
 //! | 0               | try the slot's lock and free at once; a holder honors the bit when it goes |
 //! | 1               | the same, but the pool gathers the object in a per-CPU batch               |
-//! | 2               | note the slot in this CPU's range: one exchange; a worker frees            |
+//! | 2               | note the slot in this CPU's range, and a worker frees                      |
 //!
-//! In mode 2 the usual call, of a slot that follows the last one, is two atomic operations: the
-//! slot's bit and the range. It is counted with its range, when that ends.
+//! In mode 2 the usual call, of a slot near the last one, is one atomic operation, on the slot's word,
+//! and one read of the range. It is counted by whoever takes the slot to free it.
 //!
 //! Modes 0 and 1 take a class lock of the pool or a batch, by way of the one function of `slot.rs`.
 
 use super::{
-    drain::{self, Cause},
+    drain::{self, Cause, CpuDrain},
     live::{Live, Running},
     range::Noted,
     slot::SlotGuard,
@@ -55,7 +55,6 @@ pub(super) fn slot_free(live: &Running, index: u32) {
             if live.deferral == Deferral::Ranges {
                 note(live, index);
             } else {
-                live.noted(1);
                 free_now(live, cell);
             }
         }
@@ -71,22 +70,24 @@ fn free_now(live: &Live, cell: &SlotCell) {
     drop(SlotGuard::try_lock_atomic(live, cell));
 }
 
+#[inline]
 fn note(live: &Running, index: u32) {
     let cpu = live.drains.this();
     match cpu.ranges.note(index, CHUNK_SLOTS) {
-        Noted::Grown => {}
-        Noted::Known => live.noted(1),
-        Noted::Opened => drain::flush_soon(live, cpu),
-        Noted::Closed(slots) => {
-            live.noted(slots);
-            drain::start(live, cpu, Cause::RangeClosed);
-            drain::flush_soon(live, cpu);
-        }
+        Noted::Known => {}
+        noted => tell(live, cpu, noted),
+    }
+}
+
+/// Has somebody come for what was noted.
+fn tell(live: &Running, cpu: &CpuDrain, noted: Noted) {
+    match noted {
+        Noted::Known | Noted::Opened => {}
+        Noted::Closed => drain::start(live, cpu, Cause::RangeClosed),
         Noted::Overflow(range) => {
-            live.noted(range.slots);
             live.mark(range.first);
             drain::start(live, cpu, Cause::RingFull);
-            drain::flush_soon(live, cpu);
         }
     }
+    drain::flush_soon(live, cpu);
 }

@@ -5,7 +5,9 @@
 //! Pure: needs `core` and the atomic facade only.
 //!
 //! A range is a hint. The pending bit in the slot word is the truth, so a range taken twice or
-//! naming slots that were written again is harmless, and only a *lost* range would be a fault.
+//! naming slots that live is harmless, and only a *lost* range would be a fault. So a range is made
+//! of whole groups of [`GROUP_SLOTS`], and the first slot of a group notes the others too: they find
+//! themselves named already, which costs them one read.
 //!
 //! ```text
 //!  63        48 47       32 31                 0
@@ -24,13 +26,16 @@
 //! One [`RangeBuffer`] a CPU: `note` normally runs there, not preempted. It is right all the same
 //! if it is (PREEMPT_RT) or if its thread has moved, since every step is one exchange:
 //!
+//! * a slot that the open range names is noted. Its pending bit was set, by a full operation, before
+//!   the range was looked at; whoever takes the range does so by one, and looks at the bits after.
+//!   So one of the two sees what the other did;
 //! * the open range grows, or gives way to a new one, by compare-and-exchange; who replaces it owns
 //!   the old one and puts it in the ring;
 //! * a ring place goes from 0 to a range by compare-and-exchange, and back to 0 by swap: whoever
 //!   swaps out a range owns it;
 //! * with the ring full the range is handed back to the caller, who marks its chunk.
 
-use crate::kapi::atomic::{smp_mb, AtomicBool, AtomicU64};
+use crate::kapi::atomic::{after_full, smp_mb, AtomicBool, AtomicU64};
 
 /// Longest range, in slots: the worker starts while a long unmapping still goes on, and a drain's
 /// step stays short. A divisor or multiple of the chunk, whichever a build chooses.
@@ -44,23 +49,37 @@ pub(crate) const RING_RANGES: usize = 64;
 #[cfg(loom)]
 pub(crate) const RING_RANGES: usize = 1;
 
+/// Slots in a group: what notify names with one exchange. Two cache lines of slots, so that looking
+/// at all of them for one that is pending costs the drain next to nothing.
+#[cfg(not(loom))]
+pub(crate) const GROUP_SLOTS: u32 = 8;
+/// See above.
+#[cfg(loom)]
+pub(crate) const GROUP_SLOTS: u32 = 2;
+
 const _: () = assert!(RING_RANGES.is_power_of_two());
+const _: () = assert!(GROUP_SLOTS.is_power_of_two() && MAX_RANGE_SLOTS % GROUP_SLOTS == 0);
 
 /// Adjacent slots that may be pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Range {
     /// First slot.
     pub(crate) first: u32,
-    /// Number of slots, 1 to [`MAX_RANGE_SLOTS`].
+    /// Number of slots, 1 to [`MAX_RANGE_SLOTS`]. The last ones may be past the device's end.
     pub(crate) slots: u32,
 }
 
 impl Range {
-    const fn one(slot: u32) -> Self {
+    /// Returns the group of a slot.
+    const fn group(slot: u32) -> Self {
         Self {
-            first: slot,
-            slots: 1,
+            first: slot & !GROUP_SLOTS.wrapping_sub(1),
+            slots: GROUP_SLOTS,
         }
+    }
+
+    const fn has(self, slot: u32) -> bool {
+        slot.wrapping_sub(self.first) < self.slots
     }
 
     const fn pack(self) -> u64 {
@@ -91,41 +110,32 @@ impl Range {
         (mine, (left != 0).then_some(rest))
     }
 
-    /// Returns the range grown by `slot`, if `slot` is in it or follows it, within its chunk.
+    /// Returns the range grown by the group of a slot, if that follows it within its chunk.
     ///
     /// `chunk_slots` is a power of two. A range never crosses a chunk, so that a chunk's mark
     /// stands for every range that could not be kept.
-    fn grown(self, slot: u32, chunk_slots: u32) -> Option<Self> {
-        let offset = slot.wrapping_sub(self.first);
-        if offset < self.slots {
-            return Some(self);
-        }
-        let starts_chunk = slot & chunk_slots.wrapping_sub(1) == 0;
-        if offset != self.slots || self.slots >= MAX_RANGE_SLOTS || starts_chunk {
+    fn grown(self, group: Self, chunk_slots: u32) -> Option<Self> {
+        let starts_chunk = group.first & chunk_slots.wrapping_sub(1) == 0;
+        let follows = group.first.wrapping_sub(self.first) == self.slots;
+        if !follows || self.slots >= MAX_RANGE_SLOTS || starts_chunk {
             return None;
         }
         Some(Self {
             first: self.first,
-            slots: self.slots.wrapping_add(1),
+            slots: self.slots.saturating_add(group.slots),
         })
     }
 }
 
 /// What [`RangeBuffer::note`] did.
-///
-/// A range's length is the number of notes in it. So whoever ends an open range, here or by
-/// [`RangeBuffer::take_open`], counts them all at once, and notify need not count each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Noted {
-    /// The slot follows the open range, which grew.
-    Grown,
-    /// The slot is in the open range already: it was written and died again. The length stays.
+    /// The open range names the slot already, or was grown to.
     Known,
     /// The slot opened the first range since the last take: a flush must be due.
     Opened,
-    /// The slot opened a range and the one before, of so many slots, went into the ring: there is
-    /// work.
-    Closed(u32),
+    /// The slot opened a range and the one before went into the ring: there is work.
+    Closed,
     /// As `Closed`, but the ring was full: the caller marks this range's chunk.
     Overflow(Range),
 }
@@ -165,29 +175,40 @@ impl RangeBuffer {
         }
     }
 
-    /// Notes that `slot` is pending.
+    /// Notes that `slot` is pending. The caller has set its pending bit, by a full operation.
+    ///
+    /// `chunk_slots` is a multiple of [`GROUP_SLOTS`].
     ///
     /// # Context
     ///
-    /// Any, interrupts off included. One exchange for a slot that follows the last one.
+    /// Any, interrupts off included. One read for a slot near the last one, one exchange for a group.
+    #[inline]
     pub(crate) fn note(&self, slot: u32, chunk_slots: u32) -> Noted {
-        let mut old = self.open.load_relaxed();
+        // ORDERING: full, between the caller's operation on the slot and the read; pairs with the
+        // one of `take_from`. If a taker's swap comes after this read, it finds the slot pending.
+        after_full();
+        let old = self.open.load_relaxed();
+        match Range::unpack(old) {
+            Some(open) if open.has(slot) => Noted::Known,
+            _ => self.note_group(old, slot, chunk_slots),
+        }
+    }
+
+    fn note_group(&self, mut old: u64, slot: u32, chunk_slots: u32) -> Noted {
+        let group = Range::group(slot);
         loop {
             let open = Range::unpack(old);
-            let grown = open.and_then(|range| range.grown(slot, chunk_slots));
-            let new = grown.unwrap_or(Range::one(slot)).pack();
+            if open.is_some_and(|open| open.has(slot)) {
+                return Noted::Known;
+            }
+            let grown = open.and_then(|open| open.grown(group, chunk_slots));
             // ORDERING: full. Pairs with the swap of `take_open`: whoever takes the range also sees
             // the pending bits that were set before it was noted.
-            match self.open.cmpxchg_full(old, new) {
+            match self.open.cmpxchg_full(old, grown.unwrap_or(group).pack()) {
+                // ORDERING: a failed exchange is a read as in `note`.
                 Err(now) => old = now,
-                Ok(_) if grown.is_some() && new != old => return Noted::Grown,
                 Ok(_) if grown.is_some() => return Noted::Known,
-                Ok(_) => {
-                    return match open {
-                        None => Noted::Opened,
-                        Some(range) => self.close(range),
-                    }
-                }
+                Ok(_) => return open.map_or(Noted::Opened, |range| self.close(range)),
             }
         }
     }
@@ -202,7 +223,7 @@ impl RangeBuffer {
             };
             // ORDERING: as in `note`.
             if place.load_relaxed() == 0 && place.cmpxchg_full(0, range.pack()).is_ok() {
-                return Noted::Closed(range.slots);
+                return Noted::Closed;
             }
         }
         Noted::Overflow(range)
@@ -243,8 +264,11 @@ impl RangeBuffer {
         if place.load_relaxed() == 0 {
             return None;
         }
-        // ORDERING: full, pairs with the exchanges of `note` and `close`.
-        Range::unpack(place.swap_full(0))
+        // ORDERING: full, pairs with the exchanges of `note_group` and `close`, and with the read of
+        // `note`.
+        let taken = place.swap_full(0);
+        after_full();
+        Range::unpack(taken)
     }
 
     /// Returns whether the ring holds a range.
@@ -252,9 +276,11 @@ impl RangeBuffer {
         self.ring.0.iter().any(|place| place.load_relaxed() != 0)
     }
 
-    /// Returns how many slots the open range has just now.
-    pub(crate) fn open_slots(&self) -> u32 {
-        Range::unpack(self.open.load_relaxed()).map_or(0, |range| range.slots)
+    /// Returns how many slots all ranges name just now, which is no less than are noted.
+    pub(crate) fn slots(&self) -> u64 {
+        let words = Iterator::chain(core::iter::once(&self.open), &self.ring.0);
+        let ranges = words.filter_map(|word| Range::unpack(word.load_relaxed()));
+        ranges.map(|range| u64::from(range.slots)).sum()
     }
 
     /// Puts a range into the ring; hands it back if that is full.
@@ -338,24 +364,24 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_slots_make_one_range() {
+    fn neighbors_make_one_range() {
         let b = RangeBuffer::new();
         assert_eq!(b.note(3, CHUNK), Noted::Opened);
         for slot in 4..=100 {
-            assert_eq!(b.note(slot, CHUNK), Noted::Grown);
+            assert_eq!(b.note(slot, CHUNK), Noted::Known);
         }
-        assert_eq!(b.note(50, CHUNK), Noted::Known);
-        assert_eq!(b.open_slots(), 98);
-        assert_eq!(taken(&b), [(3, 98)]);
-        assert!(taken(&b).is_empty());
+        assert_eq!(b.note(0, CHUNK), Noted::Known);
+        assert_eq!(b.slots(), 104);
+        assert_eq!(taken(&b), [(0, 104)]);
+        assert!(taken(&b).is_empty() && b.slots() == 0);
     }
 
     #[test]
     fn a_range_ends_at_its_chunk() {
         let b = RangeBuffer::new();
         let _ = b.note(CHUNK - 1, CHUNK);
-        assert_eq!(b.note(CHUNK, CHUNK), Noted::Closed(1));
-        assert_eq!(taken(&b), [(CHUNK - 1, 1), (CHUNK, 1)]);
+        assert_eq!(b.note(CHUNK, CHUNK), Noted::Closed);
+        assert_eq!(taken(&b), [(CHUNK - 8, 8), (CHUNK, 8)]);
     }
 
     #[test]
@@ -364,20 +390,19 @@ mod tests {
         let chunk = 4 * MAX_RANGE_SLOTS;
         let _ = b.note(0, chunk);
         for slot in 1..MAX_RANGE_SLOTS {
-            assert_eq!(b.note(slot, chunk), Noted::Grown);
+            assert_eq!(b.note(slot, chunk), Noted::Known);
         }
-        assert_eq!(
-            b.note(MAX_RANGE_SLOTS, chunk),
-            Noted::Closed(MAX_RANGE_SLOTS)
-        );
+        assert_eq!(b.note(MAX_RANGE_SLOTS, chunk), Noted::Closed);
+        assert_eq!(b.slots(), u64::from(MAX_RANGE_SLOTS) + 8);
     }
 
     #[test]
     fn last_slot_of_all_does_not_wrap() {
         let b = RangeBuffer::new();
         let _ = b.note(u32::MAX, CHUNK);
-        assert_eq!(b.note(0, CHUNK), Noted::Closed(1));
-        assert_eq!(taken(&b), [(u32::MAX, 1), (0, 1)]);
+        assert_eq!(b.note(u32::MAX - 7, CHUNK), Noted::Known);
+        assert_eq!(b.note(0, CHUNK), Noted::Closed);
+        assert_eq!(taken(&b), [(u32::MAX - 7, 8), (0, 8)]);
     }
 
     #[test]
@@ -385,14 +410,16 @@ mod tests {
         let b = RangeBuffer::new();
         let mut given = Vec::new();
         for i in 0..=(RING_RANGES as u32 + 1) {
-            if let Noted::Overflow(r) = b.note(i * 2, CHUNK) {
+            if let Noted::Overflow(r) = b.note(i * 16, CHUNK) {
                 given.push((r.first, r.slots));
             }
         }
         assert_eq!(given.len(), 1);
         given.extend(taken(&b));
         given.sort_unstable();
-        let want: Vec<_> = (0..=(RING_RANGES as u32 + 1)).map(|i| (i * 2, 1)).collect();
+        let want: Vec<_> = (0..=(RING_RANGES as u32 + 1))
+            .map(|i| (i * 16, 8))
+            .collect();
         assert_eq!(given, want);
     }
 }

@@ -39,24 +39,23 @@ pub(crate) enum Counter {
     FailedReads = 5,
     /// Writes that ended with an error, bios.
     FailedWrites = 6,
-    /// Slot-free calls and discarded slots, whether or not they held anything.
+    /// Discarded slots, whether or not they held anything, and slot-free calls but for those that are
+    /// or will be counted below.
     NotifyFree = 7,
-    /// Slots with content that notify marked, pages: the honest form of the above.
-    NotedSlots = 8,
-    /// Of those, the ones that somebody has taken to free, pages.
-    NotifiedPages = 9,
+    /// Slots with content that notify marked and that somebody has taken to free, pages.
+    NotifiedPages = 8,
     /// Objects allocated on the slow path, after reclaim was allowed.
-    SlowAllocations = 10,
+    SlowAllocations = 9,
     /// Blocks of the backing device that are taken.
-    Blocks = 11,
+    Blocks = 10,
     /// Blocks that somebody began to read.
-    BlockReads = 12,
+    BlockReads = 11,
     /// Blocks that were written, also those that were not wanted any more then.
-    BlockWrites = 13,
+    BlockWrites = 12,
 }
 
 /// Number of [`Counter`]s.
-const COUNTERS: usize = 14;
+const COUNTERS: usize = 13;
 
 /// The counters of one device.
 pub(crate) struct DeviceStats {
@@ -151,16 +150,14 @@ impl DeviceStats {
         self.counters.sum(counter as usize)
     }
 
-    /// Returns how many slots wait to be freed, as near as sums that move can say.
-    ///
-    /// `open` is how many were noted in ranges that did not end, and so are not counted yet.
+    /// Returns the number of slot-free calls and discarded slots, but for calls whose slot is pending.
     ///
     /// # Context
     ///
     /// Any.
-    pub(crate) fn pending_slots(&self, open: u64) -> u64 {
-        let noted = self.sum(Counter::NotedSlots).saturating_add(open);
-        noted.saturating_sub(self.sum(Counter::NotifiedPages))
+    pub(crate) fn slot_frees(&self) -> u64 {
+        self.sum(Counter::NotifyFree)
+            .saturating_add(self.sum(Counter::NotifiedPages))
     }
 
     /// Sets everything to zero.

@@ -198,7 +198,7 @@ fn show_io_stat(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
         "{:8} {:8} 0 {:8}",
         stats.sum(Counter::FailedReads),
         stats.sum(Counter::FailedWrites),
-        stats.sum(Counter::NotifyFree),
+        stats.slot_frees(),
     ))
 }
 

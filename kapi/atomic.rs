@@ -421,6 +421,12 @@ pub(crate) fn cpu_relax() {
     kernel::processor::cpu_relax();
 }
 
+/// Where a protocol leans on the operation before it being a full barrier, as all `_full` ones are.
+///
+/// No instruction. The host's models, whose operations are weaker, have a barrier here.
+#[inline]
+pub(crate) fn after_full() {}
+
 /// A full barrier between what precedes and what follows, as seen by all CPUs.
 #[inline]
 #[allow(dead_code)]

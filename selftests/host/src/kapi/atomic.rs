@@ -3,7 +3,8 @@
 //! The driver's atomic facade over std's atomics, or over loom's with `--cfg loom`.
 //!
 //! The kernel's "full" operations order more than `SeqCst` read-modify-writes do (they are full
-//! barriers). A protocol that passes here therefore does not lean on that.
+//! barriers). A protocol that passes here therefore does not lean on that, but where it says so, by
+//! [`after_full`].
 
 #![allow(dead_code, reason = "one facade for all pure files")]
 
@@ -29,6 +30,11 @@ pub(crate) fn cpu_relax() {
 /// Orders everything before it against everything after it.
 pub(crate) fn smp_mb() {
     atomic::fence(SeqCst);
+}
+
+/// Where a protocol leans on the operation before it being a full barrier, as the kernel's are.
+pub(crate) fn after_full() {
+    smp_mb();
 }
 
 macro_rules! facade {
