@@ -131,10 +131,8 @@ pub(crate) fn idle(text: &[u8]) -> Result<Idle, ParseError> {
 
 /// Reads the name of a codec; `None` if it is longer than any.
 pub(crate) fn codec_name(text: &[u8]) -> Option<&[u8]> {
-    if text.len() > MAX_NAME_BYTES {
-        return None;
-    }
-    Some(parse::name(text))
+    let text = parse::until_nul(text);
+    (text.len() <= MAX_NAME_BYTES).then(|| parse::trim_newline(text))
 }
 
 /// Returns a priority that a secondary codec can have.
@@ -250,6 +248,17 @@ mod tests {
         }
         assert_eq!(batch_pages(b"4294967295"), Ok(u32::MAX));
         assert_eq!(number(b"2", 1), Err(ParseError::Malformed));
+    }
+
+    #[test]
+    fn a_name_ends_at_a_nul_and_counts_to_there() {
+        let mut text = [b'x'; 200];
+        assert_eq!(codec_name(&text), None);
+        assert_eq!(codec_name(&text[..127]), Some(&text[..127]));
+        assert_eq!(codec_name(&text[..128]), None);
+        text[3] = b'\n';
+        text[4] = 0;
+        assert_eq!(codec_name(&text), Some(&b"xxx"[..]));
     }
 
     #[test]
