@@ -16,7 +16,7 @@
 #![deny(unsafe_code)]
 
 use crate::{
-    device::{self, parse, DebugFiles, Device, Refusals, Shared},
+    device::{self, request, DebugFiles, Device, Refusals, Shared},
     kapi::{
         class::{Class, Row},
         debugfs::Dir,
@@ -198,9 +198,7 @@ fn show_hot_add(registry: &Registry, out: &mut Emit<'_>) -> Result {
 
 fn store_hot_remove(registry: &Registry, text: &[u8]) -> Result {
     let file = "hot_remove";
-    let number = parse::dec_i32(text)
-        .map_err(device::errno)
-        .and_then(|number| u32::try_from(number).map_err(|_| EINVAL));
+    let number = request::disk_number(text).map_err(device::errno);
     number
         .inspect_err(|_| registry.refusals.refuse(file, text, "the number of a disk"))
         .and_then(|number| registry.remove(number))

@@ -20,10 +20,11 @@
 
 use super::{
     live::Live,
-    parse,
     post::Pass,
     recompress,
+    request,
     slot_word::SlotWord,
+    sysfs,
     targets::Rule,
     writeback,
     Device, //
@@ -143,16 +144,15 @@ fn store(
     max: u32,
     set: impl FnOnce(u32),
 ) -> Result {
-    let number = parse::dec(text, u64::from(max)).ok();
-    let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else {
+    let number = request::number(text, max).map_err(sysfs::errno);
+    let number = number.inspect_err(|_| {
         let legal = if max == 1 {
             "0 or 1"
         } else {
             "a number of seconds, or 0 for never"
         };
         disk.refuse(file, text, legal);
-        return Err(EINVAL);
-    };
+    })?;
     let config = disk.config.write();
     set(number);
     if let Some(live) = disk.live.get(&config) {

@@ -13,7 +13,9 @@
 
 use super::{
     parse,
+    request,
     stats::Counter,
+    sysfs,
     Device, //
 };
 use crate::kapi::{
@@ -102,8 +104,8 @@ impl Settings {
 }
 
 /// Returns the number that was written; whatever is wrong with it is `EINVAL`.
-fn number(disk: &LiveDisk<Device>, file: &str, text: &[u8], max: u64, legal: &str) -> Result<u64> {
-    parse::dec(text, max).map_err(|_| {
+fn number(disk: &LiveDisk<Device>, file: &str, text: &[u8], legal: &str) -> Result<u64> {
+    parse::dec(text, u64::MAX).map_err(|_| {
         disk.refuse(file, text, legal);
         EINVAL
     })
@@ -120,7 +122,7 @@ pub(super) fn show_limit(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result 
 
 pub(super) fn store_limit(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
     let legal = "a number of 4096-byte units";
-    let units = number(disk, "writeback_limit", text, u64::MAX, legal)?;
+    let units = number(disk, "writeback_limit", text, legal)?;
     let _config = disk.config.write();
     // Whole pages only, where a page has several units.
     let pages = units / PAGE_UNITS;
@@ -136,7 +138,7 @@ pub(super) fn show_limit_enable(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> 
 }
 
 pub(super) fn store_limit_enable(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    let on = number(disk, "writeback_limit_enable", text, u64::MAX, "0 or 1")?;
+    let on = number(disk, "writeback_limit_enable", text, "0 or 1")?;
     let _config = disk.config.write();
     disk.settings.is_limited.store_relaxed(on != 0);
     Ok(())
@@ -150,11 +152,8 @@ pub(super) fn show_batch_size(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Re
 pub(super) fn store_batch_size(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
     const FILE: &str = "writeback_batch_size";
     const LEGAL: &str = "a number of pages, at least 1";
-    let pages = number(disk, FILE, text, u64::from(u32::MAX), LEGAL)?;
-    let Some(pages) = u32::try_from(pages).ok().filter(|pages| *pages != 0) else {
-        disk.refuse(FILE, text, LEGAL);
-        return Err(EINVAL);
-    };
+    let pages = request::batch_pages(text).map_err(sysfs::errno);
+    let pages = pages.inspect_err(|_| disk.refuse(FILE, text, LEGAL))?;
     let _config = disk.config.write();
     disk.settings.batch_pages.store_relaxed(pages);
     Ok(())

@@ -8,7 +8,7 @@
 
 use super::{
     live::PRIORITIES,
-    parse,
+    request::{self, Params, Secondary},
     sysfs::errno,
     Device, //
 };
@@ -16,7 +16,6 @@ use crate::{
     kapi::{
         disk::LiveDisk,
         file,
-        num::u32_to_usize,
         sysfs::Emit, //
     },
     zcomp::{self, CodecId, CodecParams, Dict}, //
@@ -26,9 +25,6 @@ use kernel::{
     fmt,
     prelude::*, //
 };
-
-/// Longest name of a codec that is looked up, in bytes with its newline.
-const MAX_NAME_BYTES: usize = 127;
 
 /// What may be written to `algorithm_params`.
 const PARAM_WORDS: &str = "priority= algo= level= dict= deflate.winbits=";
@@ -114,11 +110,9 @@ impl fmt::Display for CodecNames {
 }
 
 fn look_up(disk: &LiveDisk<Device>, file: &str, text: &[u8], name: &[u8]) -> Result<CodecId> {
-    zcomp::lookup(parse::name(name))
-        .ok_or(EINVAL)
-        .inspect_err(|_| {
-            disk.refuse(file, text, CodecNames);
-        })
+    let name = request::codec_name(name).ok_or(E2BIG)?;
+    let codec = zcomp::lookup(name).ok_or(EINVAL);
+    codec.inspect_err(|_| disk.refuse(file, text, CodecNames))
 }
 
 /// Chooses a codec for a priority of a device that has no size yet.
@@ -135,9 +129,6 @@ fn choose(disk: &LiveDisk<Device>, priority: usize, codec: CodecId) -> Result {
 ///
 /// `E2BIG`, then `EINVAL` for an unknown name, then `EBUSY`.
 pub(super) fn store_comp_algorithm(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    if text.len() > MAX_NAME_BYTES {
-        return Err(E2BIG);
-    }
     let codec = look_up(disk, "comp_algorithm", text, text)?;
     choose(disk, 0, codec)
 }
@@ -147,88 +138,32 @@ pub(super) fn store_comp_algorithm(disk: &LiveDisk<Device>, text: &[u8]) -> Resu
 /// In this order: `EINVAL`/`ERANGE` of a number, `EINVAL` for a word without value, no `algo` or a
 /// priority outside of 1 to 3, `E2BIG`, `EINVAL` for an unknown name, `EBUSY`.
 pub(super) fn store_recomp_algorithm(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    let refuse = |e: Error| {
-        disk.refuse("recomp_algorithm", text, RECOMP_WORDS);
-        e
+    let asked = Secondary::parse(text).map_err(errno);
+    let asked = asked.inspect_err(|_| disk.refuse("recomp_algorithm", text, RECOMP_WORDS))?;
+    let codec = look_up(disk, "recomp_algorithm", text, asked.name)?;
+    choose(disk, asked.priority, codec)
+}
+
+/// Returns the priority whose parameters are meant: the given one, the lowest that has the named
+/// codec, or the first.
+fn target(asked: &Params<'_>, choices: &Choices) -> Result<usize> {
+    let has = |choice: &Option<Choice>, name: &[u8]| {
+        choice
+            .as_ref()
+            .is_some_and(|c| c.codec.name().as_bytes() == name)
     };
-    let mut name = None;
-    let mut priority = 1;
-    for arg in parse::args(text) {
-        let value = arg.value.ok_or(EINVAL).map_err(refuse)?;
-        match arg.key {
-            b"algo" => name = Some(value),
-            b"priority" => priority = parse::dec_i32(value).map_err(errno).map_err(refuse)?,
-            _ => {}
-        }
-    }
-    let name = name.ok_or(EINVAL).map_err(refuse)?;
-    let priority = secondary(priority).map_err(refuse)?;
-    if name.len() > MAX_NAME_BYTES {
-        return Err(E2BIG);
-    }
-    let codec = look_up(disk, "recomp_algorithm", text, name)?;
-    choose(disk, priority, codec)
-}
-
-fn secondary(priority: i32) -> Result<usize> {
-    match u32::try_from(priority).map(u32_to_usize) {
-        Ok(at @ 1..PRIORITIES) => Ok(at),
-        _ => Err(EINVAL),
-    }
-}
-
-/// A write to `algorithm_params`, parsed.
-struct Request<'a> {
-    priority: Option<i32>,
-    name: Option<&'a [u8]>,
-    dict: Option<&'a [u8]>,
-    params: CodecParams,
-}
-
-impl<'a> Request<'a> {
-    fn parse(text: &'a [u8]) -> Result<Self> {
-        let mut request = Self {
-            priority: None,
-            name: None,
-            dict: None,
-            params: CodecParams::default(),
-        };
-        for arg in parse::args(text) {
-            let value = arg.value.ok_or(EINVAL)?;
-            let number = || parse::dec_i32(value).map_err(errno);
-            match arg.key {
-                b"priority" => request.priority = Some(number()?),
-                b"level" => request.params.level = Some(number()?),
-                b"deflate.winbits" => request.params.winbits = Some(number()?),
-                b"algo" => request.name = Some(value),
-                b"dict" => request.dict = Some(value),
-                _ => {}
-            }
-        }
-        Ok(request)
-    }
-
-    /// Returns the priority that is meant: the given one, the lowest that has the named codec, or
-    /// the first.
-    fn target(&self, choices: &Choices) -> Result<usize> {
-        let has = |choice: &Option<Choice>, name: &[u8]| {
-            choice
-                .as_ref()
-                .is_some_and(|c| c.codec.name().as_bytes() == name)
-        };
-        let given = match self.priority {
-            None => None,
-            Some(0) => Some(0),
-            Some(priority) => Some(secondary(priority)?),
-        };
-        match (given, self.name) {
-            (None, None) => Ok(0),
-            (Some(at), None) => Ok(at),
-            (None, Some(name)) => choices.iter().position(|c| has(c, name)).ok_or(EINVAL),
-            (Some(at), Some(name)) => {
-                let agrees = choices.get(at).is_some_and(|c| has(c, name));
-                agrees.then_some(at).ok_or(EINVAL)
-            }
+    let given = match asked.priority {
+        None => None,
+        Some(0) => Some(0),
+        Some(priority) => Some(request::secondary(priority).map_err(errno)?),
+    };
+    match (given, asked.name) {
+        (None, None) => Ok(0),
+        (Some(at), None) => Ok(at),
+        (None, Some(name)) => choices.iter().position(|c| has(c, name)).ok_or(EINVAL),
+        (Some(at), Some(name)) => {
+            let agrees = choices.get(at).is_some_and(|c| has(c, name));
+            agrees.then_some(at).ok_or(EINVAL)
         }
     }
 }
@@ -244,23 +179,28 @@ pub(super) fn store_algorithm_params(disk: &LiveDisk<Device>, text: &[u8]) -> Re
         disk.refuse("algorithm_params", text, PARAM_WORDS);
         e
     };
-    let mut request = Request::parse(text).map_err(refuse)?;
-    if let Some(path) = request.dict {
+    let asked = Params::parse(text).map_err(errno).map_err(refuse)?;
+    let mut params = CodecParams {
+        level: asked.level,
+        dict: None,
+        winbits: asked.winbits,
+    };
+    if let Some(path) = asked.dict {
         // Not worth reading for a device that will refuse it.
         let config = disk.config.read();
         if disk.live.get(&config).is_some() {
             return Err(EBUSY);
         }
         drop(config);
-        request.params.dict = Some(Dict::new(file::read_whole(path)?)?);
+        params.dict = Some(Dict::new(file::read_whole(path)?)?);
     }
     let mut config = disk.config.write();
     if disk.live.get(&config).is_some() {
         return Err(EBUSY);
     }
-    let at = request.target(&config.choices).map_err(refuse)?;
+    let at = target(&asked, &config.choices).map_err(refuse)?;
     match config.choices.get_mut(at).ok_or(EINVAL)? {
-        Some(choice) => choice.params = request.params,
+        Some(choice) => choice.params = params,
         // Parameters of a priority without codec: choosing one resets them, so none are kept.
         None => {}
     }

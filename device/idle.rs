@@ -5,9 +5,10 @@
 //! Any access takes a slot's mark away, see `slot.rs`.
 
 use super::{
-    parse,
     post,
+    request::{self, Idle},
     slot_word::{Mark, SlotWord},
+    sysfs,
     Device, //
 };
 use crate::kapi::{
@@ -52,18 +53,14 @@ impl Rule {
 /// latter not if the age is more than the time since boot, as then nothing can be idle anyway.
 /// `EINTR` if the task is killed.
 pub(super) fn store(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    let rule = if parse::name(text) == b"all" {
-        Rule::All
-    } else {
-        let age = parse::auto(text, u64::from(u32::MAX)).map_err(|_| {
-            disk.refuse("idle", text, "all, or an age in seconds");
-            EINVAL
-        })?;
-        let now = u64::from(clock::boot_seconds());
-        match now.checked_sub(age).and_then(|at| u32::try_from(at).ok()) {
+    let asked = request::idle(text).map_err(sysfs::errno);
+    let asked = asked.inspect_err(|_| disk.refuse("idle", text, "all, or an age in seconds"))?;
+    let rule = match asked {
+        Idle::All => Rule::All,
+        Idle::Seconds(age) => match clock::boot_seconds().checked_sub(age) {
             None | Some(0) => return Ok(()),
             Some(cutoff) => Rule::Before(cutoff),
-        }
+        },
     };
     let mut first = 0u32;
     loop {

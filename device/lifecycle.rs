@@ -9,7 +9,7 @@ use super::{
     backing::Backing,
     choice::{self, Choices},
     live::{Live, Running, PRIORITIES},
-    parse,
+    request,
     sysfs,
     table::{Table, MAX_SLOTS},
     Device, //
@@ -17,7 +17,7 @@ use super::{
 use crate::kapi::{
     bdev::BackingDev,
     disk::LiveDisk,
-    num::{usize_to_u64, PAGE_SHIFT, PAGE_SIZE, SECTOR_SHIFT},
+    num::{PAGE_SHIFT, SECTOR_SHIFT},
     once::ExclusiveProof, //
 };
 use kernel::{prelude::*, sync::Arc};
@@ -43,20 +43,6 @@ impl Config {
     }
 }
 
-/// Returns a text size rounded up to whole pages.
-///
-/// # Errors
-///
-/// `EINVAL` for nothing and for what wraps.
-fn disk_bytes(text: &[u8]) -> Result<u64> {
-    let bytes = parse::mem(text);
-    let page = usize_to_u64(PAGE_SIZE);
-    match bytes.checked_next_multiple_of(page) {
-        Some(rounded) if bytes != 0 => Ok(rounded),
-        _ => Err(EINVAL),
-    }
-}
-
 /// Gives a new device a size: from new to live.
 ///
 /// # Context
@@ -70,7 +56,8 @@ fn disk_bytes(text: &[u8]) -> Result<u64> {
 /// larger than the slot table can be or memory is short, or what the codec says of its parameters.
 /// The configuration is kept in every case.
 pub(super) fn set_disksize(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    let bytes = disk_bytes(text).inspect_err(|_| {
+    let bytes = request::disk_bytes(text).map_err(sysfs::errno);
+    let bytes = bytes.inspect_err(|_| {
         disk.refuse("disksize", text, "a size such as 512M or 2G");
     })?;
     let mut config = disk.config.write();
@@ -119,14 +106,8 @@ fn build(device: &Device, config: &Config, slots: u64) -> Result<KBox<Running>> 
 ///
 /// `EINVAL` and `ERANGE` for the text, `EBUSY` while the disk is open or being reset.
 pub(super) fn reset(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    let number = parse::dec(text, u64::from(u16::MAX));
-    let number = number.map_err(sysfs::errno).inspect_err(|_| {
-        disk.refuse("reset", text, "1");
-    })?;
-    if number == 0 {
-        disk.refuse("reset", text, "1");
-        return Err(EINVAL);
-    }
+    let asked = request::reset(text).map_err(sysfs::errno);
+    asked.inspect_err(|_| disk.refuse("reset", text, "1"))?;
     if reset_new(disk) {
         return Ok(());
     }

@@ -42,8 +42,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Codec priorities: the primary and up to three secondaries.
-pub(crate) const PRIORITIES: usize = 4;
+pub(crate) use super::word::PRIORITIES;
 
 /// Priority of the codec that writes use.
 pub(crate) const PRIMARY: u8 = 0;

@@ -21,6 +21,7 @@ use super::{
     lifecycle,
     parse::{self, ParseError},
     recompress,
+    request,
     stats::Counter,
     threshold::Threshold,
     writeback,
@@ -139,21 +140,16 @@ fn store_compact(disk: &LiveDisk<Device>, _text: &[u8]) -> Result {
 }
 
 fn store_mem_limit(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    if !parse::has_number(text) {
-        disk.refuse("mem_limit", text, "a size such as 512M, or 0 for none");
-        return Err(EINVAL);
-    }
-    let pages = pages(text);
+    let pages = size_limit(disk, "mem_limit", text)?;
     let _config = disk.config.write();
     disk.limit_pages.store_relaxed(pages);
     Ok(())
 }
 
-/// Returns a size rounded up to pages. Saturates at the largest multiple: a size near 2^64 must not
-/// wrap to "none".
-fn pages(text: &[u8]) -> u64 {
-    let page = usize_to_u64(PAGE_SIZE);
-    parse::mem(text).div_ceil(page).min(u64::MAX / page)
+/// Returns a size in pages, rounded up.
+fn size_limit(disk: &LiveDisk<Device>, file: &str, text: &[u8]) -> Result<u64> {
+    let pages = request::limit_pages(text).map_err(errno);
+    pages.inspect_err(|_| disk.refuse(file, text, "a size such as 512M, or 0 for none"))
 }
 
 fn show_mem_threshold(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
@@ -165,21 +161,15 @@ fn show_mem_threshold(disk: &LiveDisk<Device>, out: &mut Emit<'_>) -> Result {
 }
 
 fn store_mem_threshold(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    if !parse::has_number(text) {
-        disk.refuse("mem_threshold", text, "a size such as 512M, or 0 for none");
-        return Err(EINVAL);
-    }
-    let pages = pages(text);
+    let pages = size_limit(disk, "mem_threshold", text)?;
     let _config = disk.config.write();
     Threshold::set(&disk.threshold, pages);
     Ok(())
 }
 
 fn store_mem_used_max(disk: &LiveDisk<Device>, text: &[u8]) -> Result {
-    if parse::dec(text, u64::MAX) != Ok(0) {
-        disk.refuse("mem_used_max", text, "0");
-        return Err(EINVAL);
-    }
+    let asked = request::zero(text).map_err(errno);
+    asked.inspect_err(|_| disk.refuse("mem_used_max", text, "0"))?;
     let config = disk.config.read();
     if disk.live.get(&config).is_some() {
         disk.stats.pool.restart_peak();

@@ -101,12 +101,12 @@ impl Targets<'_> {
         let dash = text.iter().position(|&b| b == b'-');
         let dash = dash.ok_or(ParseError::Malformed)?;
         let (low, high) = text.split_at_checked(dash).unwrap_or_default();
-        let low = parse::dec(low, u64::MAX)?;
+        let low = self.index(low)?;
         let high = self.index(high.get(1..).unwrap_or_default())?;
-        match u32::try_from(low) {
-            Ok(low) if low <= high => Ok((low, high.saturating_add(1))),
-            _ => Err(ParseError::OutOfRange),
+        if low > high {
+            return Err(ParseError::OutOfRange);
         }
+        Ok((low, high.saturating_add(1)))
     }
 
     /// Returns the next target; `None` at the end.
@@ -209,6 +209,7 @@ mod tests {
             "page_indexes=100-100",
             "page_indexes=0-100",
             "page_indexes=2-1",
+            "page_indexes=100-",
             "page_indexes=0-4294967296",
             "page_index=1 page_index=100 idle",
         ] {

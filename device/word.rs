@@ -29,6 +29,11 @@ const SIZE_MASK: u64 = (1 << 17) - 1;
 const TRIED_SHIFT: u32 = 28;
 const TIME_SHIFT: u32 = 32;
 
+/// Codec priorities: the primary and up to three secondaries.
+pub(crate) const PRIORITIES: usize = 4;
+
+// CAST: widening.
+const _: () = assert!(PRIORITIES as u64 == PRIORITY_MASK + 1);
 // The largest size is one page, of 64 KiB at most.
 const _: () = assert!(1 << 16 <= SIZE_MASK);
 const _: () = assert!(SIZE_MASK << SIZE_SHIFT < 2 << TRIED_SHIFT);

@@ -31,6 +31,7 @@ PURE = {
     "zsmalloc/geometry.rs", "zsmalloc/object.rs", "zsmalloc/fullness.rs", "zsmalloc/batch.rs",
     "device/slot_word.rs", "device/range.rs", "device/blocks.rs", "device/parse.rs",
     "device/candidates.rs", "device/word.rs", "device/targets.rs", "device/seal.rs",
+    "device/request.rs",
 }
 PURE_MAY_NAME = {p[:-3].replace("/", "::") for p in PURE} | {"kapi::atomic", "kapi::num"}
 

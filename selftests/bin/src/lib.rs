@@ -4,7 +4,7 @@
 //!
 //! `pattern` makes and checks pages whose content names its own place, `disk` does direct I/O on a
 //! block device from memory with guards around it, `rng` is the seeded generator that makes every
-//! run repeatable, `args` reads a command line.
+//! run repeatable, `args` reads a command line, `words` is what control files take, and nearly take.
 
 pub mod args;
 pub mod disk;
@@ -14,3 +14,4 @@ pub mod model;
 pub mod pattern;
 pub mod race;
 pub mod rng;
+pub mod words;

@@ -10,6 +10,8 @@ pub(crate) mod candidates;
 pub(crate) mod parse;
 #[path = "../../../../device/range.rs"]
 pub(crate) mod range;
+#[path = "../../../../device/request.rs"]
+pub(crate) mod request;
 #[path = "../../../../device/seal.rs"]
 pub(crate) mod seal;
 #[path = "../../../../device/slot_word.rs"]

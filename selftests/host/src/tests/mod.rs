@@ -3,6 +3,7 @@
 //! Tests too large to stand beside the code they test, one file a pure file.
 
 mod blocks;
+mod grammars;
 mod parse;
 mod range;
 mod slot_word;
@@ -32,14 +33,25 @@ pub(crate) fn holds<S: Strategy>(
     strategy: S,
     property: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
+    holds_for(CASES, strategy, property);
+}
+
+/// As [`holds`], with another number of cases in the short form; ten times as many in the long one.
+pub(crate) fn holds_for<S: Strategy>(
+    cases: u32,
+    strategy: S,
+    property: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
     let full = std::env::var("RZRAM_TIER").is_ok_and(|tier| tier == "full");
     let config = Config {
-        cases: if full { 10 * CASES } else { CASES },
+        cases: if full { 10 * cases } else { cases },
         failure_persistence: None,
         ..Config::default()
     };
+    let number = from_environment("RZRAM_SEED", SEED);
+    println!("seed {number:#x}, {} cases", config.cases);
     let mut seed = [0; 32];
-    seed[..8].copy_from_slice(&from_environment("RZRAM_SEED", SEED).to_le_bytes());
+    seed[..8].copy_from_slice(&number.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
     if let Err(failure) = TestRunner::new_with_rng(config, rng).run(&strategy, property) {
         panic!("{failure}");
