@@ -191,6 +191,7 @@ pub(super) fn store_algorithm_params(disk: &LiveDisk<Device>, text: &[u8]) -> Re
         if disk.live.get(&config).is_some() {
             return Err(EBUSY);
         }
+        target(&asked, &config.choices).map_err(refuse)?;
         drop(config);
         params.dict = Some(Dict::new(file::read_whole(path)?)?);
     }

@@ -36,6 +36,7 @@ tests=0
 failures=0
 helpers=
 installed=
+_rule=
 
 echo "TAP version 13"
 
@@ -43,9 +44,16 @@ on_c() { [ "$DRIVER" = zram ]; }
 
 is_compat() { [ "$DRIVER" != "$NAME" ]; }
 
+# rule [ID [WHAT]]: the lines that follow test this rule of zram's ABI, and begin with its id; without
+# ID they test none. WHAT says it on the page that tools/rules makes.
+rule() {
+	_rule=${1:+$1 }
+	[ -z "${2-}" ] || echo "# rule $1: $2"
+}
+
 passed() {
 	tests=$((tests + 1))
-	echo "ok $tests - $1"
+	echo "ok $tests - $_rule$1"
 }
 
 # failed NAME DETAIL
@@ -53,14 +61,14 @@ failed() {
 	tests=$((tests + 1))
 	failures=$((failures + 1))
 	printf '%s\n' "$2" | sed 's/^/# /'
-	echo "not ok $tests - $1"
+	echo "not ok $tests - $_rule$1"
 	[ -n "${RZRAM_KEEP_GOING-}" ] || exit 1
 }
 
 # skip NAME REASON
 skip() {
 	tests=$((tests + 1))
-	echo "ok $tests - $1 # SKIP $2"
+	echo "ok $tests - $_rule$1 # SKIP $2"
 }
 
 # skip_all REASON: nothing here can run.
@@ -113,9 +121,41 @@ differs() {
 	skip "$2" "C zram differs: $1"
 }
 
+# own NAME: true, and a skip, if this is rzram, which has its own way in what is C zram's inside.
+own() {
+	! on_c || return 1
+	skip "$1" "inside C zram; rzram has its own way"
+}
+
+_newline='
+'
 # writes OUTCOME ATTRIBUTE TEXT: what one write of exactly TEXT gives: ok or an errno's name.
 writes() {
-	is "$2 <- '$(printf %.40s "$3" | tr '\n' ' ')' is $1" "$1" "$(rzattr write "$ATTR/$2" "$3")"
+	shown "$3"
+	is "$2 <- '$_shown' is $1" "$1" "$(rzattr write "$ATTR/$2" "$3")"
+}
+
+# shown TEXT: $_shown is what a name has of it.
+shown() {
+	_shown=$1
+	if [ ${#1} -gt 40 ] || [ "${1#*"$_newline"}" != "$1" ]; then
+		_shown=$(printf %.40s "$1" | tr '\n' ' ')
+	fi
+}
+
+# each_writes OUTCOME ATTRIBUTE TEXT...: as `writes`, of each TEXT, by one process.
+each_writes() {
+	_wanted=$1
+	_attribute=$2
+	shift 2
+	while read -r _outcome; do
+		shown "$1"
+		is "$_attribute <- '$_shown' is $_wanted" "$_wanted" "$_outcome"
+		shift
+	done <<-END
+		$(rzattr each "$ATTR/$_attribute" "$@")
+	END
+	[ $# -eq 0 ] || failed "$_attribute" "not written: $*"
 }
 
 # reads TEXT ATTRIBUTE
@@ -171,21 +211,45 @@ codecs() {
 }
 
 # mm COLUMN...: those columns of mm_stat.
-mm() {
-	awk -v columns="$*" '{
-		count = split(columns, wanted, " ")
-		for (i = 1; i <= count; i++) printf "%s%s", $wanted[i], i < count ? " " : "\n"
-	}' "$ATTR/mm_stat"
+mm() { fields "$ATTR/mm_stat" "$@"; }
+
+# fields FILE COLUMN...: those columns of its first line, without a process for it.
+fields() {
+	read -r _one _two _three _four _five _six _seven _eight _nine <"$1"
+	shift
+	_fields=
+	for _column; do
+		case $_column in
+		1) _fields="$_fields $_one" ;;
+		2) _fields="$_fields $_two" ;;
+		3) _fields="$_fields $_three" ;;
+		4) _fields="$_fields $_four" ;;
+		5) _fields="$_fields $_five" ;;
+		6) _fields="$_fields $_six" ;;
+		7) _fields="$_fields $_seven" ;;
+		8) _fields="$_fields $_eight" ;;
+		9) _fields="$_fields $_nine" ;;
+		esac
+	done
+	echo "${_fields# }"
 }
 
 # io COLUMN: that column of io_stat.
-io() { awk -v column="$1" '{ print $column }' "$ATTR/io_stat"; }
+io() { fields "$ATTR/io_stat" "$1"; }
 
 # discard_all_is_zero WHEN: nothing may be left in memory when everything is discarded.
 discard_all_is_zero() {
 	check "discard everything ($1)" blkdiscard "$NODE"
 	is "stored, compressed and used are 0 ($1)" "0 0 0" "$(mm 1 2 3)"
 	is "same-filled and raw pages are 0 ($1)" "0 0" "$(mm 6 8)"
+}
+
+# perforate COUNT: discards three of each four of the first COUNT pages.
+perforate() {
+	python3 -c 'import fcntl, os, struct, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+for page in range(0, int(sys.argv[2]), 4):
+    fcntl.ioctl(fd, 0x1277, struct.pack("QQ", page * 4096, 12288))' "$NODE" "$1"
 }
 
 # in_background COMMAND...: killed at the end at the latest; its pid is in $background.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rzattr write PATH [TEXT]`, `read PATH`, `open-read PATH`, `open-write PATH`,
+//! `rzattr write PATH [TEXT]`, `each PATH TEXT...`, `read PATH`, `open-read PATH`, `open-write PATH`,
 //! `ioctl discard|zeroout|secdiscard|rrpart|flush PATH [START BYTES]`
 //!
 //! Does one system call on an attribute or a device and prints its outcome in one word: `ok`, a
 //! short count, or the name of the error, so that a script can compare errors, which a shell's
 //! `echo` hides. `write` sends exactly TEXT, or all of standard input if there is none, in one
-//! call. `read` prints the content instead of `ok`. Exits 0 whatever the outcome was, 2 if it was
-//! called wrongly.
+//! call. `each` does so with one TEXT after the other and prints a line for each. `read` prints the
+//! content instead of `ok`. Exits 0 whatever the outcome was, 2 if it was called wrongly.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use rzram_selftests::args::Args;
 
 /// The errors that the tests expect; any other shows as its number.
-const NAMES: [(i32, &str); 22] = [
+const NAMES: [(i32, &str); 24] = [
     (libc::EPERM, "EPERM"),
     (libc::ENOENT, "ENOENT"),
     (libc::EINTR, "EINTR"),
@@ -43,6 +43,8 @@ const NAMES: [(i32, &str); 22] = [
     (libc::ENAMETOOLONG, "ENAMETOOLONG"),
     (libc::EOPNOTSUPP, "EOPNOTSUPP"),
     (libc::ENXIO, "ENXIO"),
+    (libc::EOVERFLOW, "EOVERFLOW"),
+    (libc::ETXTBSY, "ETXTBSY"),
 ];
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn run(args: &Args) -> Result<io::Result<String>, String> {
     let path = |index| args.word(index, "path");
     match args.word(0, "command")? {
         "write" => Ok(write(path(1)?, args.word(2, "text").ok())),
+        "each" => Ok(Ok(each(args)?.join("\n"))),
         "read" => Ok(read(path(1)?)),
         "open-read" => Ok(File::open(path(1)?).map(drop).map(done)),
         "open-write" => {
@@ -97,6 +100,14 @@ fn write(path: &str, text: Option<&str>) -> io::Result<String> {
         return Ok("ok".to_owned());
     }
     Ok(format!("short:{written}"))
+}
+
+fn each(args: &Args) -> Result<Vec<String>, String> {
+    let path = args.word(1, "path")?;
+    let texts = (2..).map_while(|index| args.word(index, "text").ok());
+    Ok(texts
+        .map(|text| write(path, Some(text)).unwrap_or_else(name))
+        .collect())
 }
 
 fn read(path: &str) -> io::Result<String> {
