@@ -150,8 +150,8 @@ matches "two lines" 'version: 1\$0 {8}0\$' debug_stat
 
 rule ABI-97 "backing_dev: none, or a path"
 modprobe loop 2>/dev/null
-truncate -s 4M /tmp/store
-loop=$(losetup -f --show /tmp/store 2>/dev/null) || loop=
+truncate -s 4M /tmp/store.file
+loop=$(losetup -f --show /tmp/store.file 2>/dev/null) || loop=
 echo 1 >"$ATTR/reset"
 absent backing_dev || {
 	has_mode 644 backing_dev

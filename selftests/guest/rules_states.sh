@@ -22,8 +22,8 @@ default=$(chosen)
 other=$(algorithms | tr ' ' '\n' | grep -xm1 -e zstd -e deflate)
 loop=
 if has backing_dev && [ -e /dev/loop-control ]; then
-	truncate -s 16M /tmp/store
-	loop=$(losetup -f --show /tmp/store)
+	truncate -s 16M /tmp/store.file
+	loop=$(losetup -f --show /tmp/store.file)
 fi
 
 rule ABI-25 "a new device"

@@ -22,8 +22,8 @@ column() { is "$2" "$3" "$(mm "$1")"; }
 modprobe loop 2>/dev/null
 loop=
 if [ -e "$ATTR/backing_dev" ] && [ -e /dev/loop-control ]; then
-	truncate -s 4M /tmp/store
-	loop=$(losetup -f --show /tmp/store)
+	truncate -s 4M /tmp/store.file
+	loop=$(losetup -f --show /tmp/store.file)
 	set_to backing_dev "$loop"
 fi
 strong=
