@@ -501,6 +501,7 @@ impl NewObject<'_> {
 
     /// Gives the object to its slot: whoever stores the id owns the object from now on.
     pub(crate) fn into_id(mut self) -> ObjectId {
+        self.pool.stats.note_peak();
         match self.place.take() {
             Some(place) => place.id(),
             // Not reached: the place is there until now.

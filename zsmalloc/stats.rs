@@ -62,7 +62,8 @@ impl PoolStats {
         self.pages.load_relaxed()
     }
 
-    /// Returns the most pages the pool ever held at once.
+    /// Returns the most pages the pool ever held when an object was kept. Pages that came for one that
+    /// was not, as the user's limit forbade it, do not count.
     pub(crate) fn peak_pages(&self) -> u64 {
         self.max_pages.load_relaxed()
     }
@@ -127,9 +128,15 @@ impl PoolStats {
     }
 
     pub(super) fn add_pages(&self, pages: usize) {
-        let pages = usize_to_u64(pages);
-        let now = self.pages.fetch_add_relaxed(pages).wrapping_add(pages);
-        self.max_pages.fetch_max_relaxed(now);
+        self.pages.fetch_add_relaxed(usize_to_u64(pages));
+    }
+
+    /// Notes the pages held now, as an object is kept. Seldom more than two reads.
+    pub(super) fn note_peak(&self) {
+        let now = self.total_pages();
+        if now > self.peak_pages() {
+            self.max_pages.fetch_max_relaxed(now);
+        }
     }
 
     pub(super) fn sub_pages(&self, pages: usize) {
