@@ -22,7 +22,8 @@ STOCK_TWO = Boot("stock", 2, "1G")
 def munmap_cells():
     for mb in (64, 128, 192, 256, 512, 1024):
         words = {"work": "munmap", "codec": "lzo-rle", "mb": mb}
-        yield Cell(str(mb), words, ALL, rounds=20, quick=5, seconds=0.5 + mb / 200)
+        yield Cell(str(mb), words, ALL, rounds=20, quick=5, seconds=0.5 + mb / 200,
+                   long=mb > 512)
 
 
 def munmap_rows():

@@ -305,10 +305,8 @@ class Run:
                 if status == 2:
                     raise Problem("tools/vm could not start; see above")
 
-    def run(self):
-        """Measures everything that was asked for."""
-        self.begin()
-        figures = [FIGURES[name] for name in self.ids]
+    def prepare(self, figures):
+        """Makes what the guests need for these figures."""
         needs = {need for figure in figures for need in figure.needs}
         self.build_workloads()
         if "pages" in needs:
@@ -317,6 +315,12 @@ class Run:
             self.share("tree.tar", self.make_tree)
         if "kmod" in needs:
             self.build_codecs("uml")
+
+    def run(self):
+        """Measures everything that was asked for."""
+        self.begin()
+        figures = [FIGURES[name] for name in self.ids]
+        self.prepare(figures)
         progress = Progress(sum(self.expected(figure) for figure in figures))
         for figure in figures:
             for boot in self.boots(figure):

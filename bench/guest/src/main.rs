@@ -76,6 +76,11 @@ impl Bench {
         if work == "collect" {
             return collect::collect(job);
         }
+        if work == "symbols" {
+            // For a profile: the drivers are where the jobs before had them.
+            fs::copy("/proc/kallsyms", "/mnt/host/kallsyms").doing("copying the symbols")?;
+            return Ok(Json::object());
+        }
         if work == "codec" {
             self.load_data(job)?;
             return match &self.data {
