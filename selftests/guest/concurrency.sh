@@ -9,6 +9,7 @@
 # checked. Field cases B29 (two writers to one slot leak an object) and B13 (reset under I/O).
 
 . "$(dirname "$0")/lib.sh"
+SHORT_LINES=1000
 
 load
 for algorithm in $(codecs); do

@@ -9,6 +9,7 @@
 # accounted, while the pool is compacted, shrunk and asked for its figures all the time.
 
 . "$(dirname "$0")/lib.sh"
+SHORT_LINES=1000
 
 ! on_c || skip_all "C zram frees at once"
 DEBUG=/sys/kernel/debug/rzram/rzram0
@@ -27,6 +28,8 @@ disturb() {
 	done
 }
 
+mib=$(work 64)
+[ "$SCALE" -eq 1 ] || mib=64
 for mode in 0 1 2; do
 	load deferred_free=$mode
 	set_up 512M lz4
@@ -35,7 +38,7 @@ for mode in 0 1 2; do
 	in_background disturb
 	for round in $(seq $((1 + SCALE))); do
 		check "mode $mode: swapped out, in and verified, round $round" \
-			swapfill --mib 64 --procs 2 --rounds 2 --seed $((SEED + round))
+			swapfill --mib "$mib" --procs 2 --rounds 2 --seed $((SEED + round))
 	done
 	kill "$background"
 	wait "$background" 2>/dev/null

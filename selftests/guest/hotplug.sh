@@ -10,6 +10,7 @@
 # and a CPU without a stream borrows.
 
 . "$(dirname "$0")/lib.sh"
+SHORT_LINES=1000
 
 CPU=/sys/devices/system/cpu/cpu1/online
 [ -e $CPU ] || skip_all "CPU 1 cannot be taken off"

@@ -10,6 +10,7 @@
 # only whole pages are tried, and one test shows that the program finds the fault.
 
 . "$(dirname "$0")/lib.sh"
+SHORT_LINES=1000
 
 load
 first=y

@@ -71,7 +71,7 @@ is "it was made a swap area" swap "$(blkid -p -s TYPE -o value "$NODE")"
 options=$(sed -n 's/^Options=//p' /tmp/units/dev-zram0.swap)
 check "swapon as the unit does" swapon -p 77 ${options:+-o "$options"} "$NODE"
 is "with its priority" 77 "$(awk '$1 == "/dev/zram0" { print $5 }' /proc/swaps)"
-check "swapping" swapfill --mib 48 --procs 1 --rounds 1 --seed "$SEED"
+check "swapping" swapfill --mib "$(work 48)" --procs 1 --rounds 1 --seed "$SEED"
 if [ -e "$ATTR/recompress" ]; then
 	rzio_in_swap=$(mm 2)
 	echo all >"$ATTR/idle"
