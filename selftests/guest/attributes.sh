@@ -31,7 +31,8 @@ for pair in disksize:644 initstate:444 reset:200 compact:200 mem_limit:200 mem_u
 done
 is "reset can't be opened for reading" EACCES "$(rzattr open-read "$ATTR/reset")"
 is "initstate can't be opened for writing" EACCES "$(rzattr open-write "$ATTR/initstate")"
-# CM-8: old tools get the one they write, and it does nothing.
+# Old tools get the one they write, and it does nothing.
+rule CM-8 "max_comp_streams for older tools, under zram's names only"
 if is_compat; then
 	reads "$(nproc)" max_comp_streams
 	for pair in 1:ok 2:ok 64:ok 0:EINVAL -1:EINVAL x:EINVAL; do
@@ -41,6 +42,7 @@ if is_compat; then
 else
 	is "no attribute max_comp_streams" ENOENT "$(rzattr open-write "$ATTR/max_comp_streams")"
 fi
+rule
 for name in num_reads num_writes invalid_io notify_free zero_pages orig_data_size \
 	compr_data_size mem_used_total use_dedup; do
 	is "no attribute $name" ENOENT "$(rzattr open-read "$ATTR/$name")"

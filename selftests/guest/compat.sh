@@ -14,10 +14,12 @@ others() { find /sys/block /dev /sys/class /sys/kernel/debug -maxdepth 1 -name "
 in_log() { dmesg | grep -cF "$1"; }
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
 
-# CM-1 to 3, 11: the names.
+rule CM-11 "num_devices"
 load num_devices=2
-is "CM-1, 2, 3: what there is" \
+rule "CM-1 CM-2 CM-3"
+is "what there is" \
 	"/dev/zram0 /dev/zram1 /sys/block/zram0 /sys/block/zram1 /sys/class/zram-control /sys/kernel/debug/zram" "$(others zram)"
+rule
 is "nothing has rzram's names" "" "$(others rzram)"
 check "CM-3: the major's name" grep -qw zram /proc/devices
 is "files in debugfs" "zram0 zram1" "$(find /sys/kernel/debug/zram -mindepth 1 -maxdepth 1 -printf '%f\n' | sort | xargs)"
@@ -25,7 +27,7 @@ is "the parameter shows" Y "$(cat /sys/module/rzram/parameters/zram_compat)"
 is "CM-2: modes" "400 200" "$(stat -c %a "$CONTROL/hot_add" "$CONTROL/hot_remove" | xargs)"
 is "CM-1: the lowest free number" "2 ok 1" \
 	"$(cat "$CONTROL/hot_add") $(rzattr write "$CONTROL/hot_remove" 1) $(cat "$CONTROL/hot_add")"
-# CM-5: with and without a newline.
+rule CM-5 "with a newline and without"
 for end in "" "
 "; do
 	writes ok reset "1$end"
@@ -34,6 +36,7 @@ for end in "" "
 	is "hot_remove" ok "$(rzattr write "$CONTROL/hot_remove" "2$end")"
 	is "hot_add" 2 "$(cat "$CONTROL/hot_add")"
 done
+rule
 check "data" rzio put "$NODE" noise 0 200
 
 # CM-9: zram finds its names taken.

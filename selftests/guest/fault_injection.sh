@@ -10,6 +10,7 @@
 # there, and afterwards all works. That nothing leaked is asked at the end of the boot, of kmemleak.
 
 . "$(dirname "$0")/lib.sh"
+SHORT_LINES=1000
 
 ! on_c || skip_all "it aims at rzram's own allocations"
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
@@ -224,10 +225,12 @@ after_pass() {
 	rzio put "$NODE" text 0 64 >/dev/null && rzio put "$NODE" noise 200 16 >/dev/null
 }
 after_recompression() { intact >/dev/null && after_pass; }
+rule SE-38 "an allocation that fails ends no run"
 each "recompression" "ok|ENOMEM|EIO" after_recompression rzattr write "$ATTR/recompress" "priority=1 max_pages=24"
 found=$(none rzattr write "$ATTR/recompress" priority=1)
 is "recompression without memory" "ENOMEM|ok" "$found"
 check "data after it" intact
+rule
 for pair in "idle:all" "compact:1" "mem_limit:32M" "mem_used_max:0"; do
 	is "${pair%:*} without memory" ok "$(none rzattr write "$ATTR/${pair%:*}" "${pair#*:}")"
 done

@@ -10,6 +10,7 @@
 # ABI-91, 105 to 109, 200 to 212, 250 to 252; field cases B37, B39, B75; SE-9, 10, 12, 20, 26, 39.
 
 . "$(dirname "$0")/lib.sh"
+SHORT_LINES=100
 
 load
 [ -e "$ATTR/recompress" ] || skip_all "this kernel's $DRIVER cannot recompress"
@@ -55,7 +56,8 @@ slot() { awk -v index_="$1" '$1 == index_ { print $3 }' "$STATE"; }
 # stamps FIRST COUNT: access times of those slots, joined.
 stamps() { awk -v a="$1" -v n="$2" '$1 >= a && $1 < a + n { printf "%s ", $2 }' "$STATE"; }
 
-# ABI-200, 201, 91 and B37 without a size.
+# B37 without a size.
+rule "ABI-91 ABI-201" "modes; what is refused without a size"
 is "mode of recompress and idle" "200 200" "$(stat -c %a "$ATTR/recompress" "$ATTR/idle" | xargs)"
 is "recompress can't be opened for reading" EACCES "$(rzattr open-read "$ATTR/recompress")"
 is "mode of block_state" 400 "$(stat -c %a "$STATE")"
@@ -66,7 +68,9 @@ writes EINVAL idle all
 writes ok idle 4000000000
 writes EINVAL idle 0
 
-# B37: the table. Without a secondary codec nothing is accepted; with one, exactly what is right.
+# B37.
+rule ABI-200 "the keys and their values"
+# The table. Without a secondary codec nothing is accepted; with one, exactly what is right.
 check "a device without secondary codec" fresh
 for text in "type=idle" "priority=1" "max_pages=0" " "; do
 	writes EINVAL recompress "$text"
@@ -96,7 +100,7 @@ writes ok recompress "$long"
 is "nothing was idle, so nothing changed" "$before" "$(mm 1 2 8)"
 check "data after the table" verify
 
-# ABI-106 to 108: the format.
+rule "ABI-106 ABI-107 ABI-108" "the lines of block_state"
 check "a device to look at" fresh 1
 lines=$(wc -l <"$STATE")
 is "a line for each slot that holds anything" 360 "$lines"
@@ -112,7 +116,9 @@ uptime=$(cut -d. -f1 /proc/uptime)
 check "access times are of the last seconds" awk -v now="$uptime" \
 	'$2 + 0 > now + 2 || $2 + 0 < now - 60 { exit 1 }' "$STATE"
 
-# ABI-109, B75: buffers of all sizes see every line.
+# B75.
+rule "ABI-109 SE-26" "reading block_state by any size"
+# Buffers of all sizes see every line.
 cp "$STATE" /tmp/whole
 for bytes in 40 41 79 80 81 4096 65536 1000000; do
 	differs SE-26 "block_state by $bytes bytes" && continue
@@ -129,13 +135,15 @@ differs SE-26 "position counts slots" ||
 		"$(dd "if=$STATE" bs=400 iflag=skip_bytes "skip=$((NOISE - 1))" count=1 status=none |
 			awk 'NR == 1 { print $1 }')"
 
-# ABI-250 to 252: idle marks.
+rule ABI-250 "all are marked idle but filled pages"
 writes ok idle all
 is "all but filled slots are idle" "352 0" "$(flagged '...i..') $(flagged 's..i..')"
+rule ABI-252 "what ends idleness"
 check "reading" rzio check "$NODE" text 0 10
 check "writing" rzio put "$NODE" noise $NOISE 5
 check "discarding" rzio discard "$NODE" $HALF 1
 is "access takes the mark" "$((352 - 16))" "$(flagged '...i..')"
+rule ABI-251 "idle by age"
 for text in -1 x "" "all " "1 " 4294967296 ALL 1s; do
 	case $text in
 	"") writes ok idle "$text" ;;
@@ -157,11 +165,13 @@ else
 	is "what was just read is not" "...... ...i.." "$(slot 9) $(slot 10)"
 fi
 
-# ABI-203 to 207, 210, 212: all that can be made smaller is, and reads as before.
+rule "ABI-203 ABI-206 ABI-208 ABI-212" "recompression of all that can be made smaller"
+# All that can be made smaller is, and reads as before.
 check "a device to recompress" fresh 1
 before=$(stamps 0 $WORD)
 sleep 1.1
 bytes=$(mm 2)
+rule "ABI-210 SE-8" "recompression heeds no limit; the peak"
 check "the limit is below what is used" sh -c "echo 64K >$ATTR/mem_limit"
 peak=$(mm 5)
 writes ok recompress ""
@@ -169,11 +179,15 @@ writes ok recompress "priority=1"
 writes ok mem_limit 0
 check "stored bytes shrink: $bytes, $(mm 2)" [ "$(mm 2)" -lt "$bytes" ]
 differs SE-8 "peak" || check "the peak is what was really held" [ "$(mm 5)" -ge "$peak" ]
+rule "ABI-203 ABI-206 ABI-208 ABI-212"
 is "all text is made by the secondary codec" 256 "$(stronger 256)"
 is "noise is incompressible (ABI-208)" 64 "$(flagged '..h..n')"
 is "filled slots are as before" 8 "$(flagged 's.....')"
+rule "ABI-211 SE-10" "the time of the last access"
 differs SE-10 "access times" || is "access times are kept (SE-10)" "$before" "$(stamps 0 $WORD)"
+rule ABI-212
 check "data after recompression" verify
+rule ABI-203
 bytes=$(mm 2)
 writes ok recompress "priority=1"
 is "once more changes nothing" "$bytes" "$(mm 2)"
@@ -182,7 +196,7 @@ is "new content knows nothing of the old" "64 0 0" \
 	"$(flagged '..h...') $(flagged '....r.') $(flagged '.....n')"
 is "and is as large as it was" 64 "$(mm 8)"
 
-# ABI-200, 203: only those that match.
+rule "ABI-200 ABI-203" "only those of the type"
 writes ok recompress type=idle
 is "nothing is idle" 0 "$(flagged '....r.')"
 writes ok idle all
@@ -197,7 +211,8 @@ writes ok recompress type=huge
 is "only raw slots were tried" "0 64" "$(stronger 256) $(flagged '..h..n')"
 check "data after recompression by type" verify
 
-# ABI-204 to 206: max_pages counts attempts, largest first, highest slot first.
+rule "ABI-204 ABI-205 ABI-206" "max_pages counts attempts; the order"
+# max_pages counts attempts, largest first, highest slot first.
 check "overwriting" fill
 writes ok recompress max_pages=10
 is "ten attempts" "10 $(seq -s ' ' $((NOISE + 54)) $((NOISE + 63)))" \
@@ -207,7 +222,7 @@ is "a second run goes on where the first ended" 20 "$(flagged '.....n')"
 writes ok recompress max_pages=54
 is "after the largest comes the next band" "64 0" "$(flagged '.....n') $(stronger 256)"
 
-# ABI-205, 207, SE-9: threshold.
+rule "ABI-205 ABI-207 SE-9" "the threshold"
 check "overwriting" fill
 small=$(mm 2)
 writes ok recompress threshold=64
@@ -221,7 +236,8 @@ differs SE-9 "retry" || {
 }
 check "data after threshold" verify
 
-# ABI-202, 208: several priorities; only the highest may say that nothing helps.
+rule "ABI-202 ABI-208" "which priority is meant"
+# Several priorities; only the highest may say that nothing helps.
 check "a device with three secondary codecs" fresh 1 2 3
 writes ok recompress type=huge
 is "a lower priority leaves no verdict" 0 "$(flagged '.....n')"
@@ -234,7 +250,8 @@ writes ok recompress priority=2
 is "the same codec once more gains nothing" "$bytes" "$(mm 2)"
 check "data after all priorities" verify
 
-# SE-37, B39: writers, readers and discards beside recompression.
+rule SE-37 "writers and readers beside recompression"
+# B39: writers, readers and discards beside recompression.
 # Few slots and a slow codec, so that most slots are used while they are compressed.
 echo 1 >"$ATTR/reset"
 echo "algo=$strong priority=1" >"$ATTR/recomp_algorithm"
@@ -255,7 +272,8 @@ is "B39: every page is right beside $runs runs ($(cat /tmp/race))" 0 "$status"
 check "recompressing what is left" sh -c "echo priority=1 >$ATTR/recompress"
 discard_all_is_zero "after the race"
 
-# SE-12: statistics do not wait, a second run is told, a kill and a reset end a run.
+rule SE-12 "statistics do not wait; a second run, a kill, a reset"
+# Statistics do not wait, a second run is told, a kill and a reset end a run.
 background=
 if ! differs SE-12 "runs that can be ended"; then
 	echo 1 >"$ATTR/reset"
@@ -287,6 +305,7 @@ if ! differs SE-12 "runs that can be ended"; then
 	fi
 fi
 
+rule
 # Codecs with state on both sides, their streams borrowed as for slow levels: B39.
 weak=$(algorithms | tr ' ' '\n' | grep -vx "$strong" | grep -xm1 -e deflate -e 842 -e zstd)
 if ! differs B39 "borrowed streams" && [ -n "$weak" ]; then

@@ -63,6 +63,7 @@ discard_all_is_zero "after swapoff"
 
 # B55: the table of a large disk costs nothing until it is written.
 before=$(awk '/^MemAvailable/ { print $2 }' /proc/meminfo)
+rule CM-7 "100 GiB on a small machine"
 differs SE-28 "B55: 100 GiB on a small machine" || {
 	writes ok reset 1
 	writes ok disksize 107374182400

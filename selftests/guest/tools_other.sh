@@ -110,6 +110,7 @@ writes ok reset 1
 
 # B69: the kernel's own selftest, with the device made before and by itself.
 selftest=/run/rzram/kselftest
+rule CM-12 "the kernel's own selftest"
 if [ -e $selftest/zram.sh ]; then
 	mkdir -p /tmp/kselftest
 	cp $selftest/*.sh /tmp/kselftest/

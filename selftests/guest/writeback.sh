@@ -62,7 +62,8 @@ verify() {
 		rzio check "$NODE" sized:2600 $HALF 32 && rzio check "$NODE" word $WORD 8
 }
 
-# 2.2, 1.2: files, modes, what a new device has, what is refused.
+rule
+# Files, modes, what a new device has, what is refused.
 is "2.2: modes" "644 200 644 644 644 644 444" "$(cd "$ATTR" && stat -c %a backing_dev writeback \
 	writeback_limit writeback_limit_enable writeback_batch_size compressed_writeback bd_stat | xargs)"
 is "2.2: a new device's settings" "none 0 0 32 0" "$(get backing_dev) $(get writeback_limit) $(
@@ -94,7 +95,8 @@ is "2.2: numbers are read back" "7 1 4294967295" \
 writes EINVAL writeback idle
 writes EINVAL writeback bogus
 
-# 5.1, B45: what can't be a backing device.
+rule "ABI-220 ABI-221" "what can be no backing device"
+# B45: what can't be a backing device.
 plain=$STORE/plain
 truncate -s 1M "$plain"
 long=/$(printf '%04095d' 0)
@@ -122,7 +124,8 @@ for bytes in 512 3584; do
 done
 is "5.1: still none" none "$(get backing_dev)"
 
-# 5.1, B05: attached, replaced, released.
+# B05: attached, replaced, released.
+rule "ABI-223 ABI-225" "attached, replaced, shown"
 loop=$(loop_of "$FILE" 4M)
 other=$(loop_of "$STORE/other" 4M)
 writes ok backing_dev "$loop
@@ -141,7 +144,7 @@ check "B05: unloading lets it go" losetup -d "$other"
 load
 loop=
 
-# 1.3, 1.2: states.
+rule ABI-230 "what is refused in which state"
 check "a device without backing device" set_up 8M "$primary"
 writes ENODEV writeback idle
 writes ENODEV writeback bogus
@@ -162,6 +165,7 @@ set_to writeback_limit 0
 # run_types STORED: with objects written back as pages, or as they are stored.
 run_types() {
 	how=$1
+	rule "ABI-234 ABI-238 SE-33" "what is written back, and what becomes of it"
 	check "$how: a device" fresh 32M 64M
 	check "$how: filling" fill
 	# 5.2, B43: exact counts.
@@ -173,19 +177,22 @@ run_types() {
 		"$(mm 1 2 8 9)"
 	writes ok writeback huge
 	is "$how, 5.2: nothing is written twice" "100 0 100" "$(bd 1 2 3)"
+	rule ABI-247 "what is written back is not marked"
 	writes ok idle all
 	is "$how, 5.3: what is written back is not idle" "432 0" "$(flagged '...i..') $(flagged '.whi..')"
+	rule "ABI-234 ABI-252"
 	check "$how: reading" rzio check "$NODE" text 0 50
 	writes ok writeback idle
 	is "$how, B43: only idle pages are written" "$((100 + 350 + 32)) 0" "$(bd 1 2)"
 	is "$how, 5.2: they lose the mark" "0 482" "$(flagged '...i..') $(flagged '.w....')"
 	is "$how, 6.1: same-filled pages stay" 8 "$(mm 6)"
+	rule ABI-245 "a block a read, and nothing comes back"
 	check "$how, B43: data" verify
 	is "$how, 5.3: a block a read, and nothing comes back" "482 482" "$(bd 1 2)"
 	check "$how: data once more" verify
 	is "$how, 5.3: the same again" "482 964" "$(bd 1 2)"
 
-	# 5.3: leaving the device.
+	rule ABI-246 "what is overwritten or discarded frees its block"
 	written=$(bd 3)
 	check "$how: overwriting" rzio put "$NODE" noise 50 10 --generation 1
 	is "$how, 5.3: an overwritten page frees its block" "472 $written" "$(bd 1 3)"
@@ -202,7 +209,7 @@ check "compressed writeback" sh -c "echo 1 >$ATTR/reset && echo 1 >$ATTR/compres
 run_types objects
 check "pages again" sh -c "echo 1 >$ATTR/reset && echo 0 >$ATTR/compressed_writeback"
 
-# 5.2: words.
+rule "ABI-231 ABI-232 ABI-235" "types and pages, and errors among them"
 check "a device for words" fresh 32M 64M
 check "filling" fill
 slots=16384
@@ -231,26 +238,32 @@ is "5.2: a range and a page" "12 .w....  .w....  .w....  ......" \
 	"$(bd 1) $(slot 10)  $(slot 19)  $(slot 30)  $(slot 20)"
 writes ok writeback "type=huge page_index=x"
 is "5.2: what follows a type is not read" 112 "$(bd 1)"
+rule "ABI-233 SE-16" "a type after a range"
 writes ok idle all
 writes ok writeback "page_indexes=40-49 idle bogus"
 is "5.2: a type after a range means that range" 122 "$(bd 1)"
+rule ABI-232
 writes ok writeback "page_index=399
 "
 is "5.2: a newline may follow" 123 "$(bd 1)"
+rule SE-14 "a page that is named twice"
 differs SE-14 "a page named twice" || {
 	writes ok writeback "$(for i in $(seq 200); do printf 'page_index=60 '; done)page_indexes=55-65"
 	is "SE-14: a page named 201 times is written once" "134 134" "$(bd 1 3)"
 }
+rule
 check "data after words" verify
 check "overwriting" fill
 is "5.3: nothing is left on the device" 0 "$(bd 1)"
 
-# 5.2: both flags; and the order: largest first, highest slot first.
+rule "ABI-231 ABI-234"
+# Both flags; and the order: largest first, highest slot first.
 writes ok idle all
 check "reading" rzio check "$NODE" noise $NOISE 40
 writes ok writeback huge_idle
 is "5.2: huge and idle" "60 60" "$(bd 1) $(flagged .wh...)"
 check "overwriting" fill
+rule "ABI-242 ABI-255" "the budget"
 writes ok writeback_limit 10
 writes ok writeback_limit_enable 1
 writes EIO writeback page_indexes=0-3000
@@ -268,7 +281,8 @@ writes ok writeback page_index=1
 is "5.5: a budget that is off is not consumed" "101 910" "$(bd 1) $(get writeback_limit)"
 check "data after budgets" verify
 
-# 2.3, 4.4: incompressible pages, and what recompression makes of written-back ones.
+rule "ABI-208 ABI-234 ABI-247"
+# Incompressible pages, and what recompression makes of written-back ones.
 if [ -e "$ATTR/recompress" ] && algorithms | grep -qw zstd; then
 	set_to reset 1
 	detach
@@ -307,6 +321,7 @@ else
 	skip "2.3: with recompression" "not in this kernel's $DRIVER"
 fi
 
+rule "ABI-222 ABI-241" "every whole block is used, and then it is full"
 # B49: odd sizes, every whole page is used and nothing beyond.
 for bytes in 4096 4608 8191 12288 66048; do
 	whole=$((bytes / 4096))
@@ -322,7 +337,8 @@ for bytes in 4096 4608 8191 12288 66048; do
 	check "B49: data again" rzio check "$NODE" noise 20 $whole
 done
 
-# 5.2, B51: the device refuses to write: a file that can't grow.
+rule ABI-240 "a device that fails writes"
+# B51: the device refuses to write: a file that can't grow.
 check "a device for errors" fresh 64M 64M
 check "filling" fill
 dd if=/dev/zero of="$STORE/ballast" bs=1M status=none 2>/dev/null
@@ -339,6 +355,7 @@ is "B51: the device is usable after" "100 0 400" "$(bd 1) $(mm 8) $(get writebac
 check "B51: data" verify
 writes ok writeback_limit_enable 0
 
+rule "ABI-142 SE-22" "a device that fails reads"
 # B51: the device refuses to read: its file lost its end.
 check "a device for read errors" fresh 8M 64M
 check "filling" rzio put "$NODE" noise 0 100
@@ -359,7 +376,8 @@ differs SE-22 "failed reads" ||
 check "a full store again" sh -c "cat $STORE/copy >$FILE"
 check "B51: the device is usable after" rzio check "$NODE" noise 0 100
 
-# 6, B31: what comes back damaged from the device.
+rule "ABI-245 ABI-248 SE-5 SE-21" "what comes back damaged"
+# B31: what comes back damaged from the device.
 # read_all PAGES: how many can't be read, and how many are wrong.
 read_all() {
 	errors=0
@@ -418,7 +436,8 @@ for primary in lz4 lzo-rle lzo zstd; do
 	algorithms | grep -qw "$primary" && break
 done
 
-# B23, SE-21: readers in all shapes, writers and discards beside writeback, in both forms.
+rule SE-21 "reads, writes and discards beside writeback"
+# B23: readers in all shapes, writers and discards beside writeback, in both forms.
 for form in 0 1; do
 	check "form $form" sh -c "echo 1 >$ATTR/reset && echo $form >$ATTR/compressed_writeback"
 	differs SE-21 "reads beside writeback, form $form" && continue
@@ -447,6 +466,7 @@ for form in 0 1; do
 	is "and none was lost before" 512 "$(bd 1)"
 done
 
+rule
 # Swap: pages come back from the device by faults.
 for form in 0 1; do
 	check "form $form" sh -c "echo 1 >$ATTR/reset && echo $form >$ATTR/compressed_writeback"
@@ -469,7 +489,8 @@ done
 set_to reset 1
 set_to compressed_writeback 0
 
-# SE-12, SE-17, B53: a device that does not answer: a file on a frozen file system.
+rule "SE-12 SE-17" "a device that does not answer"
+# B53: a device that does not answer: a file on a frozen file system.
 if ! differs SE-12 "a device that does not answer"; then
 	detach
 	under=$(loop_of "$STORE/under" 96M)
@@ -535,6 +556,7 @@ if ! differs SE-12 "a device that does not answer"; then
 	set_to writeback_batch_size 32
 fi
 
+rule
 # B05: unloading with data on the device.
 check "a device to unload" fresh 4M 16M
 check "filling" rzio put "$NODE" noise 0 50
