@@ -24,7 +24,9 @@ sized() {
 
 fresh() { echo 1 >"$ATTR/reset" && echo "$1" >"$ATTR/comp_algorithm"; }
 
-# stored_lengths: pages of every stored length, or of a few.
+# stored_lengths: pages of every stored length, or of a few; $lengths says which.
+lengths="every stored length"
+! short || lengths="some stored lengths"
 stored_lengths() {
 	if short; then
 		rzio put "$NODE" text 0 16 && rzio put "$NODE" sized:2600 20 4 &&
@@ -43,7 +45,7 @@ takes() {
 	fresh "$1"
 	params ok "$2"
 	sized ok
-	check "$1 $2: every stored length" stored_lengths
+	check "$1 $2: $lengths" stored_lengths
 	is "$1 $2: no failed requests" "0 0" "$(io 1) $(io 2)"
 	discard_all_is_zero "$1 $2"
 }
@@ -70,7 +72,7 @@ load
 dd if=/bin/sh of=$DICT bs=4096 count=4 2>/dev/null
 : >$DICT.empty
 
-rule "ABI-174" "the parameters of lz4"
+rule ABI-174 "the parameters of lz4"
 takes lz4 level=1
 takes lz4 level=2147483647
 takes lz4 "dict=$DICT"

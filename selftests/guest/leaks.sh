@@ -71,7 +71,7 @@ for mode in $modes; do
 	# A leak of one page a cycle would be 400 KiB.
 	# A kernel that keeps what is freed, to find uses of it, finds leaks itself.
 	if [ -e /sys/kernel/debug/kmemleak ]; then
-		skip "SUnreclaim has not grown" "the kernel keeps what is freed"
+		skip "mode $mode: SUnreclaim has not grown" "the kernel keeps what is freed"
 	else
 		grown SUnreclaim "$unreclaimable" 200
 	fi
