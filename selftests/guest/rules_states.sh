@@ -92,7 +92,8 @@ own "16 bytes a slot at once" || {
 	used() { awk '/^VmallocUsed/ { print $2 }' /proc/meminfo; }
 	before=$(used)
 	set_to disksize 1G
-	check "4 MiB a GiB, at once" [ $(($(used) - before)) -ge 4096 ]
+	# Others' memory comes and goes meanwhile.
+	check "4 MiB a GiB, at once" [ $(($(used) - before)) -ge 3968 ]
 	set_to reset 1
 }
 set_to disksize 1G
