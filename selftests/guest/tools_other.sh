@@ -21,7 +21,7 @@ if have zramswap; then
 		"$(awk 'NR > 1 { printf "%s %s ", $1, $5 }' /proc/swaps)$(cat "$ATTR/disksize") $(sed -n 's/.*\[\(.*\)\].*/\1/p' "$ATTR/comp_algorithm")"
 	is "of the driver under test" "$DRIVER" "$(awk '$1 ~ /zram$/ { print $1 }' /proc/modules)"
 	check "zramswap status" sh -c "zramswap status | grep -q '/dev/zram0 *zstd *100M.*SWAP'"
-	check "swapping" swapfill --mib 32 --procs 1 --rounds 1 --seed "$SEED"
+	check "swapping" swapfill --mib "$(work 32)" --procs 1 --rounds 1 --seed "$SEED"
 	check "zramswap stop" zramswap stop
 	is "nothing is left" "" "$(awk '$1 ~ /zram$/ { print $1 }' /proc/modules)$(grep zram /proc/swaps)"
 	check "zramswap restart" zramswap start
@@ -36,7 +36,9 @@ set_up 512M lz4
 check "mkswap" mkswap "$NODE"
 check "swapon" swapon -p 100 "$NODE"
 # What is out stays out while the programs look.
-swapfill --mib 96 --procs 1 --rounds 100000 --seed "$SEED" >/dev/null 2>&1 &
+mib=96
+! short || mib=32
+swapfill --mib "$mib" --procs 1 --rounds 100000 --seed "$SEED" >/dev/null 2>&1 &
 filler=$!
 helpers="$helpers $filler"
 wait_for 60 sh -c "[ \$(awk '{ print \$1 }' $ATTR/mm_stat) -gt 20000000 ]"
