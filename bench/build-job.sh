@@ -12,10 +12,10 @@ tar -C "$work" -xf /mnt/host/tree.tar
 cd "$work/tools/lib/bpf"
 flags=(-O2 -g -std=gnu11 -D_GNU_SOURCE -D_LARGEFILE64_SOURCE -D_FILE_OFFSET_BITS=64 -fPIC -w
 	-I. -I../../include -I../../include/uapi -I../../arch/x86/include)
-# Several passes under different names, so that both CPUs stay busy to the end.
+# Two passes under different names, so that both CPUs stay busy to the end.
 # The file names are the inner shell's.
 # shellcheck disable=SC2016
-for pass in 1 2 3; do
+for pass in 1 2; do
 	for file in *.c; do
 		printf '%s %s\n' "$file" "$work/$pass-${file%.c}.o"
 	done

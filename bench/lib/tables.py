@@ -32,11 +32,21 @@ def table(rows):
     return "\n".join(lines)
 
 
-def section(figure, rows):
+def origin(results):
+    """Where the numbers of a section come from: sections may be of different runs."""
+    machine = results["machine"]
+    kernels = ", ".join(sorted(set(results["kernels"].values()))) or "see results.json"
+    mode = "quick" if results["quick"] else "full"
+    return textwrap.fill(
+        f"Measured at commit {machine['commit']} in {mode} mode on {machine['cpus']} CPUs"
+        f" ({machine['cpu']}), guest kernels {kernels}.", 100)
+
+
+def section(figure, rows, results):
     method = textwrap.fill(plain(figure.method), 100)
     if not rows:
         return f"{method}\n\nNot measured yet.\n"
-    return f"{method}\n\n{table(rows)}\n"
+    return f"{method}\n\n{table(rows)}\n\n{origin(results)}\n"
 
 
 def fill(page, results):
@@ -45,13 +55,6 @@ def fill(page, results):
         rows = [row for row in results["figures"] if row["id"] == figure.id]
         pattern = re.compile(rf"(<!-- begin {figure.id} -->\n).*?(<!-- end {figure.id} -->)", re.S)
         if rows or f"<!-- begin {figure.id} -->\n<!-- end" in page:
-            text = section(figure, rows)
+            text = section(figure, rows, results)
             page = pattern.sub(lambda found: found.group(1) + text + found.group(2), page)
-    machine = results["machine"]
-    kernels = ", ".join(sorted(set(results["kernels"].values()))) or "see results.json"
-    mode = "quick" if results["quick"] else "full"
-    origin = textwrap.fill(
-        f"Measured at commit {machine['commit']} in {mode} mode on {machine['cpus']} CPUs"
-        f" ({machine['cpu']}), guest kernels {kernels}.", 100)
-    pattern = re.compile(r"(<!-- begin origin -->\n).*?(<!-- end origin -->)", re.S)
-    return pattern.sub(lambda found: found.group(1) + origin + "\n" + found.group(2), page)
+    return page
