@@ -111,7 +111,7 @@ check "then all goes" wait_for 2 sh -c "[ \$(awk '{ print \$3 }' $ATTR/mm_stat) 
 rule ABI-321 "groups by use"
 hidden "groups" || {
 	# 256 objects of 80 bytes a chain: column 3 + 10 is full, 3 + used / 10 the rest.
-	put sized:51 0 256
+	put sized:44 0 256
 	is "full" 1 "$(of_class 3 13)"
 	for row in 255:12 192:10 128:8 26:4 25:3 1:3; do
 		left=${row%:*}
