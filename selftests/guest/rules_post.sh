@@ -6,7 +6,7 @@
 #
 # What recompress.sh and writeback.sh leave out: the order of checks and of slots, what replaces an
 # object, what lies on the backing device, what is used while it is written there. ABI-201, 204, 205,
-# 207, 209, 224, 226, 236, 237, 239, 256.
+# 207, 209, 224, 226, 236, 237, 239, 256; SE-15.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -15,7 +15,9 @@ mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
 STATE=/sys/kernel/debug/$NAME/$DISK/block_state
 [ -e "$ATTR/recompress" ] && [ -e "$ATTR/writeback" ] && [ -e "$STATE" ] && algorithms | grep -qw zstd ||
 	skip_all "this kernel's $DRIVER has not all of it"
-modprobe loop 2>/dev/null
+# Deep enough for the largest batch.
+modprobe -r loop 2>/dev/null
+modprobe loop hw_queue_depth=2048 2>/dev/null
 [ -e /dev/loop-control ] || skip_all "this kernel has no loop devices"
 STORE=/tmp/store
 mkdir -p $STORE "$MNT"
@@ -257,6 +259,29 @@ check "all data are right" sh -c "rzio check $NODE noise 0 97 && rzio check $NOD
 	rzio check $NODE noise 98 1 --generation 1 && rzio check $NODE noise 99 1"
 set_to writeback_limit_enable 0
 set_to writeback_limit 0
+
+rule SE-15 "no batch is larger than 1024 pages"
+if differs SE-15 "a batch without a bound"; then
+	:
+elif [ "$(cat /sys/module/loop/parameters/hw_queue_depth)" -lt 2048 ]; then
+	skip "a batch without a bound" "this kernel's loop devices take too few requests"
+else
+	set_to reset 1
+	attach "$loop"
+	rzio put "$NODE" noise 0 1500 >/dev/null
+	sync
+	writes ok writeback_batch_size 4294967295
+	fsfreeze -f "$MNT"
+	in_background sh -c "exec rzattr write $ATTR/writeback huge >/tmp/outcome"
+	check "pages are in flight" wait_for 5 sh -c \
+		"[ \$(awk '{ print \$2 }' /sys/block/${loop#/dev/}/inflight) -ge 1024 ]"
+	sleep 0.2
+	is "and no more" 1024 "$(in_flight)"
+	fsfreeze -u "$MNT"
+	wait "$background"
+	is "all are written" "ok 1500" "$(cat /tmp/outcome) $(bd 1)"
+	check "all data are right" rzio check "$NODE" noise 0 1500
+fi
 set_to writeback_batch_size 32
 set_to reset 1
 losetup -d "$loop"
