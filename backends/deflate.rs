@@ -279,9 +279,9 @@ mod ffi {
         }
     }
 
-    #[cfg(any(CONFIG_ZLIB_DEFLATE = "m", CONFIG_ZLIB_INFLATE = "m"))]
     super::super::optional_library!(
         "rzram_zlib_library",
+        CONFIG_ZLIB_DEFLATE | CONFIG_ZLIB_INFLATE,
         "zlib_deflate_workspacesize",
         "zlib_deflateInit2",
         "zlib_deflateReset",
@@ -291,21 +291,4 @@ mod ffi {
         "zlib_inflateReset",
         "zlib_inflate",
     );
-
-    /// Tells whether every function of the library was found when we were loaded.
-    #[cfg(any(CONFIG_ZLIB_DEFLATE = "m", CONFIG_ZLIB_INFLATE = "m"))]
-    pub(super) fn is_present() -> bool {
-        extern "C" {
-            static rzram_zlib_library: [usize; 8];
-        }
-        // SAFETY: the table above has eight words; the module loader wrote them before we ran.
-        let table = unsafe { (&raw const rzram_zlib_library).read_volatile() };
-        table.iter().all(|&address| address != 0)
-    }
-
-    /// The library is part of the kernel.
-    #[cfg(not(any(CONFIG_ZLIB_DEFLATE = "m", CONFIG_ZLIB_INFLATE = "m")))]
-    pub(super) fn is_present() -> bool {
-        true
-    }
 }

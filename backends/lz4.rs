@@ -12,11 +12,15 @@
 //! the prepared dictionary are shared.
 
 use super::{
+    lz4_format::{
+        self,
+        fitted,
+        Prepared, //
+    },
     Codec,
     CodecParams,
     CompressError,
     Damaged,
-    Dict,
     NoState,
     Pace, //
 };
@@ -28,32 +32,17 @@ use crate::kapi::{
     page::Buf,
     percpu::Cpu, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// Shortest dictionary the library uses, in bytes: what it hashes at once.
 const MIN_DICT_BYTES: usize = 8;
-/// Longest dictionary the format can refer to, in bytes.
-const MAX_DICT_BYTES: usize = 64 * 1024;
 /// Acceleration when none is given.
 const DEFAULT_LEVEL: i32 = 1;
 
 /// lz4 at one acceleration, with or without a dictionary.
 pub(super) struct Lz4 {
     acceleration: i32,
-    dict: Option<Prepared>,
-}
-
-/// A dictionary and the compressor's state after loading it.
-///
-/// # Invariants
-///
-/// `state` refers to `bytes`.
-struct Prepared {
-    state: ffi::Memory,
-    bytes: Arc<Dict>,
+    dict: Option<Prepared<ffi::Memory>>,
 }
 
 impl Codec for Lz4 {
@@ -67,31 +56,11 @@ impl Codec for Lz4 {
 
     fn new(params: &CodecParams) -> Result<Self> {
         let acceleration = params.level_within(Self::NAME, 1, i32::MAX, DEFAULT_LEVEL)?;
-        let dict = match params.dict() {
-            None => None,
-            Some(dict) => {
-                let len = dict.bytes().len();
-                if !(MIN_DICT_BYTES..=MAX_DICT_BYTES).contains(&len) {
-                    pr_err!(
-                        "{}: dictionary of {} bytes refused; legal are {} to {}\n",
-                        Self::NAME,
-                        len,
-                        MIN_DICT_BYTES,
-                        MAX_DICT_BYTES
-                    );
-                    return Err(EINVAL);
-                }
-                let mut state = ffi::Memory::new(None)?;
-                if state.load(dict.bytes()) != len {
-                    return Err(EINVAL);
-                }
-                // INVARIANT: just loaded from these bytes.
-                Some(Prepared {
-                    state,
-                    bytes: dict.clone(),
-                })
-            }
-        };
+        let dict = Prepared::new(Self::NAME, params, MIN_DICT_BYTES, |bytes| {
+            let mut state = ffi::Memory::new(None)?;
+            let used = state.load(bytes);
+            Ok((state, used))
+        })?;
         Ok(Self { acceleration, dict })
     }
 
@@ -129,12 +98,9 @@ impl Codec for Lz4 {
         object: Src<'_>,
         page: Dst<'_>,
     ) -> Result<usize, Damaged> {
-        ffi::decompress(object, page, self.dict.as_ref().map(|d| d.bytes.bytes()))
+        lz4_format::decompress(object, page, self.dict.as_ref())
     }
 }
-
-/// Decompression of the lz4 format, which lz4hc writes too.
-pub(super) use self::ffi::decompress;
 
 /// The library's calls.
 mod ffi {
@@ -170,15 +136,6 @@ mod ffi {
         pub(super) fn copy_from(&mut self, other: &Self) {
             // INVARIANT: the other holds to it.
             self.0.copy_from_slice(&other.0);
-        }
-    }
-
-    /// Turns a length returned by the library into ours: zero is its word for "does not fit".
-    fn fitted(len: c_int) -> Result<usize, CompressError> {
-        match usize::try_from(len) {
-            Ok(0) => Err(CompressError::TooBig),
-            Ok(len) => Ok(len),
-            Err(_) => Err(CompressError::Failed),
         }
     }
 
@@ -233,65 +190,13 @@ mod ffi {
         })
     }
 
-    /// Decompresses an object of the lz4 format; `dict` is what it was compressed with.
-    pub(in super::super) fn decompress(
-        object: Src<'_>,
-        mut page: Dst<'_>,
-        dict: Option<&[u8]>,
-    ) -> Result<usize, Damaged> {
-        let (Ok(len), Ok(room)) = (c_int::try_from(object.len()), c_int::try_from(page.len()))
-        else {
-            return Err(Damaged);
-        };
-        let out = page.as_mut_ptr();
-        let made = match dict {
-            // SAFETY:
-            // - `object` is readable for `len` bytes;
-            // - `page` is writable for `room` bytes, and the `_safe` decompressor checks both ends.
-            None => unsafe { c::LZ4_decompress_safe(object.as_ptr(), out, len, room) },
-            Some(dict) => {
-                let used = c_int::try_from(dict.len()).map_err(|_| Damaged)?;
-                // SAFETY: as above, and `dict` is readable for `used` bytes; matches that reach
-                // in front of it are refused.
-                unsafe {
-                    c::LZ4_decompress_safe_usingDict(
-                        object.as_ptr(),
-                        out,
-                        len,
-                        room,
-                        dict.as_ptr(),
-                        used,
-                    )
-                }
-            }
-        };
-        usize::try_from(made).map_err(|_| Damaged)
-    }
-
-    #[cfg(any(CONFIG_LZ4_COMPRESS = "m", CONFIG_LZ4_DECOMPRESS = "m"))]
     super::super::optional_library!(
         "rzram_lz4_library",
+        CONFIG_LZ4_COMPRESS | CONFIG_LZ4_DECOMPRESS,
         "LZ4_compress_fast",
         "LZ4_compress_fast_continue",
         "LZ4_loadDict",
         "LZ4_decompress_safe",
         "LZ4_decompress_safe_usingDict",
     );
-
-    /// Tells whether every function of the library was found when we were loaded.
-    #[cfg(any(CONFIG_LZ4_COMPRESS = "m", CONFIG_LZ4_DECOMPRESS = "m"))]
-    pub(super) fn is_present() -> bool {
-        extern "C" {
-            static rzram_lz4_library: [usize; 5];
-        }
-        // SAFETY: the table above has five words; the module loader wrote them before we ran.
-        let table = unsafe { (&raw const rzram_lz4_library).read_volatile() };
-        table.iter().all(|&address| address != 0)
-    }
-
-    /// The library is part of the kernel.
-    #[cfg(not(any(CONFIG_LZ4_COMPRESS = "m", CONFIG_LZ4_DECOMPRESS = "m")))]
-    pub(super) fn is_present() -> bool {
-        true
-    }
 }

@@ -3,7 +3,7 @@
 //! lz4hc: the lz4 format, found by a longer search. Levels 1 to 16, 9 if none is given.
 //!
 //! Compression needs 256 KiB, all of it written for each page. A dictionary is loaded once into a
-//! state of that size, which is copied over the context for each page. Decompression is lz4's.
+//! state of that size, which is copied over the context for each page. Decompression is that of lz4.
 //!
 //! Some kernels have the compressor as a module of its own. Our references to it are weak then: the
 //! driver loads without it, and does not offer this codec.
@@ -14,12 +14,15 @@
 //! the prepared dictionary are shared.
 
 use super::{
-    lz4,
+    lz4_format::{
+        self,
+        fitted,
+        Prepared, //
+    },
     Codec,
     CodecParams,
     CompressError,
     Damaged,
-    Dict,
     NoState,
     Pace, //
 };
@@ -31,19 +34,12 @@ use crate::kapi::{
     page::Buf,
     percpu::Cpu, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 /// Weakest and strongest level, and the one taken if none is given.
 const MIN_LEVEL: i32 = 1;
 const MAX_LEVEL: i32 = 16;
 const DEFAULT_LEVEL: i32 = 9;
-/// Longest dictionary the format can refer to, in bytes. The library would silently use the end of
-/// a longer one; C zram then fails every write.
-const MAX_DICT_BYTES: usize = 64 * 1024;
-
 /// Strongest level at which no ordinary page takes longer than the border of [`Pace`].
 ///
 /// 25 us of each page go into clearing the tables. The search doubles with each level where many
@@ -53,17 +49,7 @@ const LAST_SHORT_LEVEL: i32 = 5;
 /// lz4hc at one level, with or without a dictionary.
 pub(super) struct Lz4Hc {
     level: i32,
-    dict: Option<Prepared>,
-}
-
-/// A dictionary and the compressor's state after loading it.
-///
-/// # Invariants
-///
-/// `state` refers to `bytes`.
-struct Prepared {
-    state: ffi::Memory,
-    bytes: Arc<Dict>,
+    dict: Option<Prepared<ffi::Memory>>,
 }
 
 impl Codec for Lz4Hc {
@@ -77,30 +63,11 @@ impl Codec for Lz4Hc {
 
     fn new(params: &CodecParams) -> Result<Self> {
         let level = params.level_within(Self::NAME, MIN_LEVEL, MAX_LEVEL, DEFAULT_LEVEL)?;
-        let dict = match params.dict() {
-            None => None,
-            Some(dict) => {
-                let len = dict.bytes().len();
-                if len > MAX_DICT_BYTES {
-                    pr_err!(
-                        "{}: dictionary of {} bytes refused; legal are 1 to {}\n",
-                        Self::NAME,
-                        len,
-                        MAX_DICT_BYTES
-                    );
-                    return Err(EINVAL);
-                }
-                let mut state = ffi::Memory::new(None)?;
-                if state.load(dict.bytes(), level) != len {
-                    return Err(EINVAL);
-                }
-                // INVARIANT: just loaded from these bytes.
-                Some(Prepared {
-                    state,
-                    bytes: dict.clone(),
-                })
-            }
-        };
+        let dict = Prepared::new(Self::NAME, params, 1, |bytes| {
+            let mut state = ffi::Memory::new(None)?;
+            let used = state.load(bytes, level);
+            Ok((state, used))
+        })?;
         Ok(Self { level, dict })
     }
 
@@ -141,7 +108,7 @@ impl Codec for Lz4Hc {
         object: Src<'_>,
         page: Dst<'_>,
     ) -> Result<usize, Damaged> {
-        lz4::decompress(object, page, self.dict.as_ref().map(|d| d.bytes.bytes()))
+        lz4_format::decompress(object, page, self.dict.as_ref())
     }
 }
 
@@ -182,15 +149,6 @@ mod ffi {
         /// Becomes a copy of `other`.
         pub(super) fn copy_from(&mut self, other: &Self) {
             self.0.copy_from_slice(&other.0);
-        }
-    }
-
-    /// Turns a length returned by the library into ours: zero is its word for "does not fit".
-    fn fitted(len: c_int) -> Result<usize, CompressError> {
-        match usize::try_from(len) {
-            Ok(0) => Err(CompressError::TooBig),
-            Ok(len) => Ok(len),
-            Err(_) => Err(CompressError::Failed),
         }
     }
 
@@ -243,9 +201,9 @@ mod ffi {
         })
     }
 
-    #[cfg(any(CONFIG_LZ4HC_COMPRESS = "m", CONFIG_LZ4_DECOMPRESS = "m"))]
     super::super::optional_library!(
         "rzram_lz4hc_library",
+        CONFIG_LZ4HC_COMPRESS | CONFIG_LZ4_DECOMPRESS,
         "LZ4_compress_HC",
         "LZ4_compress_HC_continue",
         "LZ4_resetStreamHC",
@@ -253,21 +211,4 @@ mod ffi {
         "LZ4_decompress_safe",
         "LZ4_decompress_safe_usingDict",
     );
-
-    /// Tells whether every function of the library was found when we were loaded.
-    #[cfg(any(CONFIG_LZ4HC_COMPRESS = "m", CONFIG_LZ4_DECOMPRESS = "m"))]
-    pub(super) fn is_present() -> bool {
-        extern "C" {
-            static rzram_lz4hc_library: [usize; 6];
-        }
-        // SAFETY: the table above has six words; the module loader wrote them before we ran.
-        let table = unsafe { (&raw const rzram_lz4hc_library).read_volatile() };
-        table.iter().all(|&address| address != 0)
-    }
-
-    /// The library is part of the kernel.
-    #[cfg(not(any(CONFIG_LZ4HC_COMPRESS = "m", CONFIG_LZ4_DECOMPRESS = "m")))]
-    pub(super) fn is_present() -> bool {
-        true
-    }
 }

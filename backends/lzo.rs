@@ -179,28 +179,11 @@ mod ffi {
         }
     }
 
-    #[cfg(any(CONFIG_LZO_COMPRESS = "m", CONFIG_LZO_DECOMPRESS = "m"))]
     super::super::optional_library!(
         "rzram_lzo_library",
+        CONFIG_LZO_COMPRESS | CONFIG_LZO_DECOMPRESS,
         "lzo1x_1_compress_safe",
         "lzorle1x_1_compress_safe",
         "lzo1x_decompress_safe",
     );
-
-    /// Tells whether every function of the library was found when we were loaded.
-    #[cfg(any(CONFIG_LZO_COMPRESS = "m", CONFIG_LZO_DECOMPRESS = "m"))]
-    pub(super) fn is_present() -> bool {
-        extern "C" {
-            static rzram_lzo_library: [usize; 3];
-        }
-        // SAFETY: the table above has three words; the module loader wrote them before we ran.
-        let table = unsafe { (&raw const rzram_lzo_library).read_volatile() };
-        table.iter().all(|&address| address != 0)
-    }
-
-    /// The library is part of the kernel.
-    #[cfg(not(any(CONFIG_LZO_COMPRESS = "m", CONFIG_LZO_DECOMPRESS = "m")))]
-    pub(super) fn is_present() -> bool {
-        true
-    }
 }

@@ -49,6 +49,8 @@ mod params;
 mod deflate;
 #[cfg(all(CONFIG_LZ4_COMPRESS, CONFIG_LZ4_DECOMPRESS))]
 mod lz4;
+#[cfg(all(any(CONFIG_LZ4_COMPRESS, CONFIG_LZ4HC_COMPRESS), CONFIG_LZ4_DECOMPRESS))]
+mod lz4_format;
 #[cfg(all(CONFIG_LZ4HC_COMPRESS, CONFIG_LZ4_DECOMPRESS))]
 mod lz4hc;
 #[cfg(all(CONFIG_LZO_COMPRESS, CONFIG_LZO_DECOMPRESS))]
@@ -427,13 +429,15 @@ pub(crate) fn default_codec() -> Option<CodecId> {
     lookup(DEFAULT_NAME.as_bytes()).or_else(|| all().next())
 }
 
-/// Makes references to a library that is a module of its own optional.
+/// Makes `is_present`, and references to a library optional if it is a module of its own.
 ///
-/// Declares its functions weak, so that our module loads without it, and notes their addresses in a
-/// table of words named `$table`: a comparison of the functions themselves with null could be folded
-/// away by the compiler. The dependency is still recorded, so `modprobe` brings the library.
+/// The library is one if any of the options is `m`. Then its functions are declared weak, so that our
+/// module loads without it, and their addresses noted in a table of words named `$table`: a
+/// comparison of the functions themselves with null could be folded away by the compiler. The
+/// dependency is still recorded, so `modprobe` brings the library.
 macro_rules! optional_library {
-    ($table:literal, $($symbol:literal),+ $(,)?) => {
+    ($table:literal, $($option:ident)|+, $($symbol:literal),+ $(,)?) => {
+        #[cfg(any($($option = "m"),+))]
         core::arch::global_asm!(
             $(concat!(".weak ", $symbol),)+
             ".pushsection .data",
@@ -442,8 +446,26 @@ macro_rules! optional_library {
             $(concat!(".quad ", $symbol),)+
             ".popsection",
         );
+
+        /// Tells whether every function of the library was found when we were loaded.
+        #[cfg(any($($option = "m"),+))]
+        pub(super) fn is_present() -> bool {
+            const WORDS: usize = [$($symbol),+].len();
+            extern "C" {
+                #[link_name = $table]
+                static addresses: [usize; WORDS];
+            }
+            // SAFETY: the table above has a word for each function; the module loader wrote them
+            // before we ran.
+            let words = unsafe { (&raw const addresses).read_volatile() };
+            words.iter().all(|&address| address != 0)
+        }
+
+        /// The library is part of the kernel.
+        #[cfg(not(any($($option = "m"),+)))]
+        pub(super) fn is_present() -> bool {
+            true
+        }
     };
 }
-// A configuration may have every library built in.
-#[allow(unused_imports)]
 use optional_library;

@@ -140,23 +140,10 @@ mod ffi {
         }
     }
 
-    #[cfg(any(CONFIG_842_COMPRESS = "m", CONFIG_842_DECOMPRESS = "m"))]
-    super::super::optional_library!("rzram_842_library", "sw842_compress", "sw842_decompress");
-
-    /// Tells whether every function of the library was found when we were loaded.
-    #[cfg(any(CONFIG_842_COMPRESS = "m", CONFIG_842_DECOMPRESS = "m"))]
-    pub(super) fn is_present() -> bool {
-        extern "C" {
-            static rzram_842_library: [usize; 2];
-        }
-        // SAFETY: the table above has two words; the module loader wrote them before we ran.
-        let table = unsafe { (&raw const rzram_842_library).read_volatile() };
-        table.iter().all(|&address| address != 0)
-    }
-
-    /// The library is part of the kernel.
-    #[cfg(not(any(CONFIG_842_COMPRESS = "m", CONFIG_842_DECOMPRESS = "m")))]
-    pub(super) fn is_present() -> bool {
-        true
-    }
+    super::super::optional_library!(
+        "rzram_842_library",
+        CONFIG_842_COMPRESS | CONFIG_842_DECOMPRESS,
+        "sw842_compress",
+        "sw842_decompress",
+    );
 }

@@ -363,9 +363,9 @@ mod ffi {
         }
     }
 
-    #[cfg(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m"))]
     super::super::optional_library!(
         "rzram_zstd_library",
+        CONFIG_ZSTD_COMPRESS | CONFIG_ZSTD_DECOMPRESS,
         "zstd_min_clevel",
         "zstd_max_clevel",
         "zstd_get_cparams",
@@ -383,21 +383,4 @@ mod ffi {
         "zstd_is_error",
         "zstd_get_error_code",
     );
-
-    /// Tells whether every function of the library was found when we were loaded.
-    #[cfg(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m"))]
-    pub(super) fn is_present() -> bool {
-        extern "C" {
-            static rzram_zstd_library: [usize; 16];
-        }
-        // SAFETY: the table above has 16 words; the module loader wrote them before we ran.
-        let table = unsafe { (&raw const rzram_zstd_library).read_volatile() };
-        table.iter().all(|&address| address != 0)
-    }
-
-    /// The library is part of the kernel.
-    #[cfg(not(any(CONFIG_ZSTD_COMPRESS = "m", CONFIG_ZSTD_DECOMPRESS = "m")))]
-    pub(super) fn is_present() -> bool {
-        true
-    }
 }
